@@ -1,0 +1,143 @@
+//! What was said, in order.
+
+/// Who said something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// One message. Thoughts are kept apart, so that a template can leave out earlier ones.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Message {
+    pub role: Role,
+    pub content: String,
+    #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+}
+
+impl Message {
+    pub fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into(), reasoning: None }
+    }
+}
+
+/// A conversation with an optional system prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversation {
+    pub system: Option<String>,
+    messages: Vec<Message>,
+}
+
+impl Conversation {
+    pub fn new(system: Option<String>) -> Self {
+        Self { system, messages: Vec::new() }
+    }
+
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Takes back the last exchange: the last user message and what follows it. Answers the user's text.
+    pub fn undo(&mut self) -> Option<String> {
+        let last = self.messages.iter().rposition(|message| message.role == Role::User)?;
+        let content = self.messages[last].content.clone();
+        self.messages.truncate(last);
+        Some(content)
+    }
+
+    /// Takes back the last answer, so that it can be given again; false when there is nothing to answer.
+    pub fn retract_answer(&mut self) -> bool {
+        match self.messages.iter().rposition(|message| message.role == Role::User) {
+            Some(last) => {
+                self.messages.truncate(last + 1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Drops the oldest exchange, up to the next user message, never the last one. Answers how many messages went.
+    pub fn drop_oldest(&mut self) -> usize {
+        let next = self.messages.iter().skip(1).position(|message| message.role == Role::User);
+        let count = next.map_or(0, |at| at + 1);
+        self.messages.drain(..count).count()
+    }
+
+    /// The messages as templates take them: the system prompt first, or folded into the first user message where the
+    /// template has no system role; neighbours of one role joined, since a cancelled turn leaves two user messages in
+    /// a row and many templates demand alternation.
+    pub fn for_template(&self, has_system_role: bool) -> Vec<Message> {
+        let mut messages: Vec<Message> = Vec::with_capacity(self.messages.len() + 1);
+        if let (Some(system), true) = (&self.system, has_system_role) {
+            messages.push(Message::new(Role::System, system.as_str()));
+        }
+        for message in &self.messages {
+            match messages.last_mut() {
+                Some(last) if last.role == message.role => {
+                    last.content.push_str("\n\n");
+                    last.content.push_str(&message.content);
+                }
+                _ => messages.push(message.clone()),
+            }
+        }
+        if let (Some(system), false) = (&self.system, has_system_role)
+            && !system.is_empty()
+            && let Some(first) = messages.iter_mut().find(|message| message.role == Role::User)
+        {
+            first.content = format!("{system}\n\n{}", first.content);
+        }
+        messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(turns: &[(Role, &str)]) -> Conversation {
+        let mut talk = Conversation::new(Some("Be brief.".into()));
+        turns.iter().for_each(|(role, text)| talk.push(Message::new(*role, *text)));
+        talk
+    }
+
+    fn texts(messages: &[Message]) -> Vec<&str> {
+        messages.iter().map(|message| message.content.as_str()).collect()
+    }
+
+    #[test]
+    fn two_user_messages_in_a_row_become_one() {
+        let talk = talk(&[(Role::User, "a"), (Role::User, "b"), (Role::Assistant, "c")]);
+        assert_eq!(texts(&talk.for_template(true)), ["Be brief.", "a\n\nb", "c"]);
+        assert_eq!(texts(&talk.for_template(false)), ["Be brief.\n\na\n\nb", "c"]);
+    }
+
+    #[test]
+    fn undo_takes_back_a_whole_exchange() {
+        let mut talk = talk(&[(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c"), (Role::Assistant, "d")]);
+        assert_eq!(talk.undo().as_deref(), Some("c"));
+        assert!(talk.retract_answer());
+        assert_eq!(texts(talk.messages()), ["a"]);
+        assert_eq!(talk.undo().as_deref(), Some("a"));
+        assert_eq!(talk.undo(), None);
+        assert!(!talk.retract_answer());
+    }
+
+    #[test]
+    fn the_oldest_exchange_goes_first_and_the_last_one_stays() {
+        let mut talk = talk(&[(Role::User, "a"), (Role::Assistant, "b"), (Role::User, "c"), (Role::Assistant, "d")]);
+        assert_eq!(talk.drop_oldest(), 2);
+        assert_eq!(texts(talk.messages()), ["c", "d"]);
+        assert_eq!(talk.drop_oldest(), 0);
+    }
+}

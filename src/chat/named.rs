@@ -1,0 +1,29 @@
+//! Templates by name: for a registry entry's `template = "..."`, and for files that bring none.
+
+/// The names that [`named`] knows.
+pub const NAMES: [&str; 7] = ["chatml", "gemma", "llama3", "mistral", "phi3", "phi4", "qwen3"];
+
+/// The source of a named template.
+pub fn named(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "chatml" => include_str!("templates/chatml.jinja"),
+        "gemma" => include_str!("templates/gemma.jinja"),
+        "llama3" => include_str!("templates/llama3.jinja"),
+        "mistral" => include_str!("templates/mistral.jinja"),
+        "phi3" => include_str!("templates/phi3.jinja"),
+        "phi4" => include_str!("templates/phi4.jinja"),
+        "qwen3" => include_str!("templates/qwen3.jinja"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_a_template() {
+        assert!(NAMES.iter().all(|name| named(name).is_some()));
+        assert!(named("chatMl").is_none());
+    }
+}

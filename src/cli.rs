@@ -1,0 +1,222 @@
+//! What was typed. Ranges are checked here; nothing is looked up, no file is opened.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Chat with GGUF models: in a terminal, through a pipe, in a script.
+#[derive(Debug, Parser)]
+#[command(name = "qchat", version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Talk (in a terminal), or answer once (with a prompt, or piped input)
+    Run(Box<RunArgs>),
+    /// Download models
+    Pull(PullArgs),
+    /// Models on this disk and models that can be pulled
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A name from `qchat list`, a .gguf file, or hf:owner/repo[:QUANT]
+    pub model: Option<String>,
+
+    /// One question; without it, and without piped input, a talk begins
+    #[arg(trailing_var_arg = false)]
+    pub prompt: Vec<String>,
+
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+
+    /// System prompt, or @FILE to read it from
+    #[arg(long, value_name = "TEXT|@FILE", env = "QCHAT_SYSTEM", hide_env = true)]
+    pub system: Option<String>,
+
+    /// Put a file before the prompt (repeatable)
+    #[arg(short, long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// End the answer at this text (repeatable)
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    pub stop: Vec<String>,
+
+    /// The most tokens of an answer
+    #[arg(long, value_name = "N", env = "QCHAT_MAX_TOKENS", hide_env = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tokens: Option<u32>,
+
+    /// The most tokens of context; as many as the model was trained for where not given
+    #[arg(long, value_name = "N", env = "QCHAT_CTX", hide_env = true, value_parser = clap::value_parser!(u32).range(16..=16_777_216), hide_short_help = true)]
+    pub ctx: Option<u32>,
+
+    /// CPU threads; one a physical core where not given
+    #[arg(long, value_name = "N", env = "QCHAT_THREADS", hide_env = true, value_parser = clap::value_parser!(u32).range(1..=512), hide_short_help = true)]
+    pub threads: Option<u32>,
+
+    /// Layers on the GPU; all that fit where not given
+    #[arg(long, value_name = "N", env = "QCHAT_GPU_LAYERS", hide_env = true, hide_short_help = true)]
+    pub gpu_layers: Option<u32>,
+
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub output: OutputFormat,
+
+    /// Thoughts of a reasoning model: shown (dimmed) in a talk, hidden in a pipe where not given
+    #[arg(long, value_enum, env = "QCHAT_REASONING", hide_env = true, hide_short_help = true)]
+    pub reasoning: Option<Visibility>,
+
+    /// No chat template: the prompt is continued as it stands
+    #[arg(long, hide_short_help = true)]
+    pub raw: bool,
+
+    /// Do not read stdin
+    #[arg(long, hide_short_help = true)]
+    pub no_stdin: bool,
+
+    /// Say after each answer what it cost
+    #[arg(long)]
+    pub stats: bool,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+/// Every value is optional: what is not typed is decided elsewhere.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SamplingArgs {
+    /// Randomness: 0 is always the likeliest token
+    #[arg(long, value_name = "T", env = "QCHAT_TEMP", hide_env = true, value_parser = between::<0, 10>)]
+    pub temp: Option<f32>,
+
+    /// Only the K likeliest tokens; 0 is all
+    #[arg(long, value_name = "K", env = "QCHAT_TOP_K", hide_env = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000), hide_short_help = true)]
+    pub top_k: Option<u32>,
+
+    /// The smallest set of tokens with this much probability
+    #[arg(long, value_name = "P", env = "QCHAT_TOP_P", hide_env = true, value_parser = between::<0, 1>, hide_short_help = true)]
+    pub top_p: Option<f32>,
+
+    /// Only tokens with this share of the likeliest one's probability
+    #[arg(long, value_name = "P", env = "QCHAT_MIN_P", hide_env = true, value_parser = between::<0, 1>, hide_short_help = true)]
+    pub min_p: Option<f32>,
+
+    /// Make recent tokens of the answer less likely; 1 is off
+    #[arg(long, value_name = "R", env = "QCHAT_REPEAT_PENALTY", hide_env = true, value_parser = penalty, hide_short_help = true)]
+    pub repeat_penalty: Option<f32>,
+
+    /// The same seed gives the same text
+    #[arg(long, value_name = "N", env = "QCHAT_SEED", hide_env = true)]
+    pub seed: Option<u64>,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct UiArgs {
+    /// Colours
+    #[arg(long, value_enum, default_value_t = Colour::Auto, hide_short_help = true)]
+    pub color: Colour,
+
+    /// Only the answer and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Say more on stderr; twice for llama.cpp's log
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+
+    /// Write llama.cpp's log to a file
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub log: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// Names from `qchat list`, or hf:owner/repo[:QUANT]
+    #[arg(required = true)]
+    pub models: Vec<String>,
+
+    /// Use only this kind of source
+    #[arg(long, value_enum)]
+    pub source: Option<SourceKind>,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceKind {
+    Hf,
+    Pip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// The answer as it comes
+    Text,
+    /// One object at the end
+    Json,
+    /// One object a chunk, then the object of `json`
+    Jsonl,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Visibility {
+    Show,
+    Hide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    Auto,
+    Always,
+    Never,
+}
+
+/// A number in a range that ends at whole numbers.
+fn between<const LOW: i16, const HIGH: i16>(text: &str) -> Result<f32, String> {
+    in_range(text, f32::from(LOW), f32::from(HIGH))
+}
+
+fn penalty(text: &str) -> Result<f32, String> {
+    in_range(text, 0.1, 10.0)
+}
+
+/// The number in `text`, when it lies in the range.
+///
+/// # Errors
+/// A message that names the range.
+pub fn in_range(text: &str, low: f32, high: f32) -> Result<f32, String> {
+    match text.parse::<f32>() {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(format!("a number from {low} to {high} is needed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_out_of_range_name_the_range() {
+        for (flag, value, range) in [("--temp", "11", "from 0 to 10"), ("--top-p", "1.5", "from 0 to 1"), ("--temp", "nan", "from 0 to 10"), ("--ctx", "1", "16..="), ("--repeat-penalty", "0", "from 0.1 to 10")] {
+            let error = Cli::try_parse_from(["qchat", "run", "m", flag, value]).unwrap_err().to_string();
+            assert!(error.contains(range), "{error}");
+        }
+    }
+}

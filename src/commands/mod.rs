@@ -1,0 +1,23 @@
+//! One file a subcommand. These wire rooms together; logic found here belongs lower.
+
+mod list;
+mod pull;
+mod run;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::cli::{Cli, Command};
+use crate::error::Result;
+
+/// Runs what was typed; `began` is when the process did.
+///
+/// # Errors
+/// What the command reports; the caller prints it.
+pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
+    match cli.command {
+        Command::Run(args) => run::run(*args, began),
+        Command::Pull(args) => pull::run(&args),
+        Command::List(args) => list::run(&args),
+    }
+}

@@ -1,0 +1,67 @@
+//! `qchat run`: a talk in a terminal, or one answer.
+
+mod load;
+mod once;
+mod report;
+mod talk;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::cli::{OutputFormat, RunArgs};
+use crate::engine::llama::{LogTo, route_logs};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::models::{Registry, Resolver};
+use crate::paths::Paths;
+use crate::settings::Settings;
+use crate::ui::input;
+use crate::ui::output::Terminal;
+
+pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
+    let terminal = Terminal::new(&args.ui);
+    let interrupt = Interrupt::on_ctrl_c()?;
+    route_logs(log_target(&args)?);
+    let paths = Paths::from_env()?;
+    let settings = Settings::new(args, paths)?;
+    let registry = Registry::load(&settings.paths.user_registry())?;
+    let resolver = Resolver { registry: &registry, paths: &settings.paths };
+    let name = resolver.default_name(settings.model.as_deref());
+    // An unknown name is said before anybody waits for a pipe.
+    let target = resolver.target(&name)?;
+    let loader = load::Loader { resolver, settings: &settings, terminal, interrupt: &interrupt, began };
+
+    let stdin_is_terminal = input::stdin_is_terminal();
+    let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
+    if settings.prompt.is_none() && settings.files.is_empty() && !reads_stdin && stdin_is_terminal && settings.reads_stdin {
+        if settings.output != OutputFormat::Text {
+            return Err(Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in"));
+        }
+        return talk::run(&loader, &target);
+    }
+    let prompt = gather(&settings, &terminal, &interrupt, reads_stdin)?;
+    once::run(&loader, &target, prompt)
+}
+
+/// stdin, then files, then the command line.
+fn gather(settings: &Settings, terminal: &Terminal, interrupt: &Interrupt, reads_stdin: bool) -> Result<String> {
+    let mut parts = settings.files.iter().map(|path| input::read_file(path)).collect::<Result<Vec<_>>>()?;
+    if reads_stdin {
+        parts.insert(0, input::read_stdin(terminal, interrupt)?);
+    }
+    parts.extend(settings.prompt.clone());
+    let prompt = input::join(parts);
+    if prompt.is_empty() {
+        return Err(Error::usage("there is no input").hint("give a prompt after the model, or pipe one in"));
+    }
+    Ok(prompt)
+}
+
+fn log_target(args: &RunArgs) -> Result<LogTo> {
+    if let Some(path) = &args.ui.log {
+        let file = std::fs::File::create(path);
+        let file = file.map_err(|error| Error::usage(format!("the log {} cannot be written: {error}", path.display())))?;
+        return Ok(LogTo::File(file));
+    }
+    Ok(if args.ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere })
+}

@@ -1,0 +1,53 @@
+//! One answer, then the end.
+
+use std::process::ExitCode;
+
+use super::load::Loader;
+use super::report;
+use crate::chat::{Conversation, Message, Role};
+use crate::cli::{OutputFormat, Visibility};
+use crate::error::{Kind, Result};
+use crate::generate::{Finish, Reasoning, TurnSettings};
+use crate::models::Target;
+use crate::ui::output::{self, AnswerSink};
+use crate::ui::progress::Waiting;
+
+pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
+    let settings = loader.settings;
+    let mut loaded = loader.load(target, 0)?;
+    let base_model = loaded.speaker.template_from().is_none();
+    let (tokens, reasoning) = if settings.raw || base_model {
+        (loaded.speaker.plain_prompt(&prompt), Reasoning::Off)
+    } else {
+        let mut talk = Conversation::new(loaded.system(settings));
+        talk.push(Message::new(Role::User, prompt));
+        loaded.speaker.prompt(&talk)?
+    };
+    let sampling = settings.sampling.for_model(loaded.entry.as_ref());
+    loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), sampling.seed));
+
+    // A pipe gets no thoughts unless they are asked for; JSON keeps them apart, so there they do no harm.
+    let shows = settings.reasoning.map_or(loader.terminal.stdout, |asked| asked == Visibility::Show);
+    let waiting = Waiting::new(&loader.terminal, "reading the prompt");
+    let done = waiting.clone();
+    let mut sink = AnswerSink::new(&loader.terminal, settings.output, shows).before_first(Box::new(move || done.clear()));
+    let turn = TurnSettings { sampling: sampling.clone(), stops: settings.stops.clone(), max_tokens: settings.max_tokens, reasoning };
+    let answer = loaded.speaker.answer(tokens, turn, &mut sink);
+    waiting.clear();
+    let answer = answer?;
+    sink.finish()?;
+    if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
+        output::print(&format!("{}\n", report::json(&loaded, &answer, sampling.seed, shows || settings.reasoning.is_none(), loader.began)))?;
+    }
+    if settings.stats {
+        loader.terminal.status(&report::line(&answer));
+    }
+    match answer.finish {
+        Finish::Interrupted => Ok(ExitCode::from(Kind::Interrupted.exit_code())),
+        Finish::Length if settings.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
+            loader.terminal.warn("the answer was cut at the end of the context");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,260 @@
+//! A talk: messages from the line editor, answers to stdout, the conversation kept true whatever is interrupted.
+
+use std::process::ExitCode;
+
+use super::load::{Loaded, Loader};
+use super::report;
+use crate::chat::{Conversation, Message, Role};
+use crate::cli::{self, OutputFormat, Visibility};
+use crate::engine::Token;
+use crate::error::{Error, Kind, Result};
+use crate::generate::{Answer, Finish, Reasoning, TurnSettings};
+use crate::models::Target;
+use crate::settings::SamplingLayers;
+use crate::ui::output::{AnswerSink, Terminal, report as report_error};
+use crate::ui::progress::Waiting;
+use crate::ui::repl::{Input, Lines};
+use crate::ui::slash::{self, Slash};
+
+/// A talk's context starts this large, and grows.
+const FIRST_CONTEXT: usize = 4096;
+/// Room for an answer below which old messages are dropped.
+const LEAST_ROOM: usize = 256;
+
+pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
+    let loaded = loader.load(target, FIRST_CONTEXT)?;
+    refuse_base_model(&loaded)?;
+    let settings = loader.settings;
+    let names = loader.resolver.registry.entries().iter().map(|entry| entry.name.clone()).collect();
+    let mut lines = Lines::new(loader.terminal, Some(settings.paths.history()), names)?;
+    let mut talk = Talk {
+        conversation: Conversation::new(loaded.system(settings)),
+        loader,
+        loaded,
+        sampling: settings.sampling.clone(),
+        max_tokens: settings.max_tokens,
+        stops: settings.stops.clone(),
+        reasoning: settings.reasoning.unwrap_or(Visibility::Show),
+        last: None,
+    };
+    talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
+    loop {
+        loader.interrupt.take();
+        match lines.read()? {
+            Input::End => return Ok(ExitCode::SUCCESS),
+            Input::Cancelled { .. } => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
+            Input::Message(message) if message.trim().is_empty() => {}
+            Input::Message(message) => {
+                let done = match slash::parse(&message) {
+                    Some(Slash::Quit) => return Ok(ExitCode::SUCCESS),
+                    Some(command) => talk.command(&command),
+                    None => talk.ask(message),
+                };
+                match done {
+                    Ok(()) => {}
+                    // What cannot be answered is said, and the talk goes on.
+                    Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+fn refuse_base_model(loaded: &Loaded) -> Result<()> {
+    if loaded.speaker.template_from().is_some() {
+        return Ok(());
+    }
+    let message = format!("{} is a base model without a chat template: it continues text and cannot talk", loaded.name);
+    Err(Error::usage(message).hint("give a prompt to be continued, or take an instruct model"))
+}
+
+struct Talk<'a> {
+    loader: &'a Loader<'a>,
+    loaded: Loaded,
+    conversation: Conversation,
+    sampling: SamplingLayers,
+    max_tokens: Option<usize>,
+    stops: Vec<String>,
+    reasoning: Visibility,
+    last: Option<Answer>,
+}
+
+impl Talk<'_> {
+    fn terminal(&self) -> &Terminal {
+        &self.loader.terminal
+    }
+
+    fn say(&self, line: &str) {
+        self.terminal().status(line);
+    }
+
+    fn title(&self) -> String {
+        match &self.loaded.quant {
+            Some(quant) => format!("{} ({quant})", self.loaded.name),
+            None => self.loaded.name.clone(),
+        }
+    }
+
+    fn ask(&mut self, message: String) -> Result<()> {
+        self.conversation.push(Message::new(Role::User, message));
+        let answered = self.answer();
+        if answered.as_ref().is_err_and(|error| error.kind() == Kind::TooLong) {
+            // A message that can never be answered would stand in the way of every later one.
+            self.conversation.undo();
+        }
+        answered
+    }
+
+    /// Answers the last message and takes the answer into the conversation, also one that was cut short.
+    fn answer(&mut self) -> Result<()> {
+        let (prompt, reasoning) = self.prompt_that_fits()?;
+        let turn = TurnSettings {
+            sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
+            stops: self.stops.clone(),
+            max_tokens: self.max_tokens,
+            reasoning,
+        };
+        let waiting = Waiting::new(self.terminal(), "reading");
+        let done = waiting.clone();
+        let shows = self.reasoning == Visibility::Show;
+        let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows).before_first(Box::new(move || done.clear()));
+        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
+        waiting.clear();
+        let answer = answer?;
+        sink.finish()?;
+        match answer.finish {
+            Finish::Interrupted => self.say("(stopped)"),
+            Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => self.say("(the context is full)"),
+            _ => {}
+        }
+        if self.loader.settings.stats {
+            self.say(&report::line(&answer));
+        }
+        if !answer.content.trim().is_empty() {
+            let reasoning = (!answer.reasoning.is_empty()).then(|| answer.reasoning.clone());
+            self.conversation.push(Message { role: Role::Assistant, content: answer.content.clone(), reasoning });
+        }
+        self.last = Some(answer);
+        Ok(())
+    }
+
+    /// The prompt, with the oldest messages dropped where it leaves no room: down to two thirds of the context at once,
+    /// since everything behind the system prompt is read again then.
+    fn prompt_that_fits(&mut self) -> Result<(Vec<Token>, Reasoning)> {
+        let max = self.loaded.speaker.session().max_context();
+        let mut prompt = self.loaded.speaker.prompt(&self.conversation)?;
+        if prompt.0.len() + LEAST_ROOM.min(max / 8) <= max {
+            return Ok(prompt);
+        }
+        let mut dropped = 0;
+        while prompt.0.len() > max / 3 * 2 {
+            let gone = self.conversation.drop_oldest();
+            if gone == 0 {
+                break;
+            }
+            dropped += gone;
+            prompt = self.loaded.speaker.prompt(&self.conversation)?;
+        }
+        if dropped > 0 {
+            self.say(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
+        }
+        Ok(prompt)
+    }
+
+    fn command(&mut self, command: &Slash) -> Result<()> {
+        match command {
+            Slash::Help => {
+                for (name, arguments, what) in slash::COMMANDS {
+                    self.say(&format!("  {:<22} {what}", format!("{name} {arguments}")));
+                }
+                self.say("  \"\"\" begins and ends a message of several lines; a trailing \\ goes on in the next");
+            }
+            Slash::System(None) => self.say(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
+            Slash::System(Some(text)) => {
+                let text = text.trim_matches('"');
+                self.conversation.system = (!text.is_empty()).then(|| text.to_owned());
+                self.say("the system prompt is set; it counts from the next message on");
+            }
+            Slash::Clear => {
+                self.conversation.clear();
+                self.say("the talk is forgotten");
+            }
+            Slash::Retry => {
+                if !self.conversation.retract_answer() {
+                    return Err(Error::usage("there is nothing to retry"));
+                }
+                self.sampling.seed = self.sampling.seed.wrapping_add(1);
+                return self.answer();
+            }
+            Slash::Undo => match self.conversation.undo() {
+                Some(message) => self.say(&format!("taken back: {message}")),
+                None => self.say("there is nothing to undo"),
+            },
+            Slash::Set(None) | Slash::Show => self.show(),
+            Slash::Set(Some((name, value))) => self.set(name, value)?,
+            Slash::Stats => match &self.last {
+                Some(answer) => self.say(&report::line(answer)),
+                None => self.say("nothing was answered yet"),
+            },
+            Slash::Model(None) => self.say(&self.title()),
+            Slash::Model(Some(name)) => self.switch(name)?,
+            Slash::Unknown(name) => {
+                return Err(Error::usage(format!("there is no command {name}")).hint("/help lists them"));
+            }
+            Slash::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// The new model is loaded before the old one goes, so that a failure changes nothing.
+    fn switch(&mut self, name: &str) -> Result<()> {
+        let target = self.loader.resolver.target(name)?;
+        let loaded = self.loader.load(&target, FIRST_CONTEXT)?;
+        refuse_base_model(&loaded)?;
+        self.loaded = loaded;
+        self.say(&format!("the talk goes on with {}", self.title()));
+        Ok(())
+    }
+
+    fn show(&self) {
+        let s = self.sampling.for_model(self.loaded.entry.as_ref());
+        let session = self.loaded.speaker.session();
+        self.say(&format!("model           {}", self.title()));
+        self.say(&format!("context         {} of at most {} tokens, {} used", session.n_ctx(), session.max_context(), session.held().len()));
+        self.say(&format!("temperature     {}", s.temperature));
+        self.say(&format!("top_k           {}", s.top_k));
+        self.say(&format!("top_p           {}", s.top_p));
+        self.say(&format!("min_p           {}", s.min_p));
+        self.say(&format!("repeat_penalty  {}", s.repeat_penalty));
+        self.say(&format!("seed            {}", s.seed));
+        self.say(&format!("max_tokens      {}", self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())));
+        self.say(&format!("stop            {}", if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }));
+        self.say(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let bad = |what: String| Error::usage(format!("/set {name} {value}: {what}"));
+        let number = |low, high| cli::in_range(value, low, high).map_err(bad);
+        let whole = || value.parse::<u64>().map_err(|_| bad("a whole number is needed".into()));
+        match name {
+            "temperature" | "temp" => self.sampling.typed.temperature = Some(number(0.0, 10.0)?),
+            "top_p" => self.sampling.typed.top_p = Some(number(0.0, 1.0)?),
+            "min_p" => self.sampling.typed.min_p = Some(number(0.0, 1.0)?),
+            "repeat_penalty" => self.sampling.typed.repeat_penalty = Some(number(0.1, 10.0)?),
+            "top_k" => self.sampling.typed.top_k = Some(whole()? as usize),
+            "seed" => self.sampling.seed = whole()?,
+            "max_tokens" => self.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
+            "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
+            "reasoning" => {
+                self.reasoning = match value {
+                    "show" | "on" => Visibility::Show,
+                    "hide" | "off" => Visibility::Hide,
+                    _ => return Err(bad("show or hide is needed".into())),
+                }
+            }
+            _ => return Err(Error::usage(format!("there is no setting '{name}'")).hint("/set lists them")),
+        }
+        Ok(())
+    }
+}

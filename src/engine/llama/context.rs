@@ -1,0 +1,220 @@
+//! A llama.cpp context with several sequences.
+//!
+//! Invariants: `held[s]` is exactly what llama.cpp's memory holds for sequence `s`, after every call, also a failed one.
+//! The last sequence of the context is spare: it carries ranges in and out (see `state`) and is empty between calls.
+
+use std::ffi::c_void;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use llama_cpp_2::DecodeError;
+use llama_cpp_2::context::LlamaContext as Raw;
+use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::model::LlamaModel as Weights;
+use llama_cpp_2::token::LlamaToken;
+use llama_cpp_sys_2 as sys;
+
+use crate::engine::{Capabilities, Context, ContextSettings, EngineError, Rollback, Row, Save, Seq, Token};
+
+/// Rows of one evaluation. One micro-batch exactly, so that a stopped evaluation leaves nothing half done.
+const MAX_ROWS: usize = 512;
+/// Rows with logits of one evaluation: a draft for each of several turns. Bounds the largest compute buffer
+/// (a row is 0.6 MB with Qwen's vocabulary).
+const MAX_LOGITS: usize = 64;
+
+pub(super) struct LlamaContext {
+    // Dropped in this order: the context, then the model and the flag that it points to.
+    pub(super) raw: Raw<'static>,
+    weights: Arc<Weights>,
+    cancel: Arc<AtomicBool>,
+    batch: LlamaBatch<'static>,
+    pub(super) held: Vec<Vec<Token>>,
+    n_ctx: usize,
+    wanted: Vec<bool>,
+}
+
+// The binding hides the abort callback in a struct whose only field is llama.cpp's own.
+const _: () = assert!(size_of::<LlamaContextParams>() == size_of::<sys::llama_context_params>());
+const _: () = assert!(align_of::<LlamaContextParams>() == align_of::<sys::llama_context_params>());
+
+unsafe extern "C" fn should_abort(data: *mut c_void) -> bool {
+    // SAFETY: `data` is the flag of the context that is evaluating, which holds an `Arc` of it.
+    unsafe { &*data.cast::<AtomicBool>() }.load(Ordering::Relaxed)
+}
+
+impl LlamaContext {
+    pub(super) fn new(weights: Arc<Weights>, settings: &ContextSettings) -> Result<Self, EngineError> {
+        let threads = i32::try_from(settings.threads).unwrap_or(i32::MAX);
+        let n_ctx = u32::try_from(settings.n_ctx).unwrap_or(u32::MAX);
+        let mut params = LlamaContextParams::default()
+            .with_n_ctx(NonZeroU32::new(n_ctx))
+            .with_n_batch(MAX_ROWS as u32)
+            .with_n_ubatch(MAX_ROWS as u32)
+            .with_n_seq_max(settings.sequences + 1)
+            .with_kv_unified(true)
+            .with_swa_full(true)
+            .with_n_threads(threads)
+            .with_n_threads_batch(threads)
+            // Set, never AUTO: what AUTO chose is hidden, and the prefix cache has to know it.
+            .with_flash_attention_policy(sys::LLAMA_FLASH_ATTN_TYPE_ENABLED);
+        let cancel = Arc::clone(&settings.cancel);
+        // SAFETY: layout checked above; the flag outlives the context, which is dropped first.
+        unsafe {
+            let hidden = &mut *(&raw mut params).cast::<sys::llama_context_params>();
+            hidden.abort_callback = Some(should_abort);
+            hidden.abort_callback_data = Arc::as_ptr(&cancel).cast_mut().cast();
+            hidden.n_outputs_max = MAX_LOGITS as u32;
+        }
+        super::last_error();
+        let made = weights.new_context(super::backend(), params);
+        // SAFETY: the context borrows the model, which `weights` keeps alive until after the context is dropped.
+        let made = made.map(|raw| unsafe { std::mem::transmute::<Raw<'_>, Raw<'static>>(raw) });
+        let raw = made.map_err(|_| EngineError::OutOfMemory {
+            what: match super::last_error() {
+                Some(cause) => format!("a context of {n_ctx} tokens ({cause})"),
+                None => format!("a context of {n_ctx} tokens"),
+            },
+        })?;
+        Ok(Self {
+            n_ctx: raw.n_ctx() as usize,
+            raw,
+            weights,
+            cancel,
+            batch: LlamaBatch::new(MAX_ROWS, 1),
+            held: vec![Vec::new(); settings.sequences as usize],
+            wanted: Vec::with_capacity(MAX_ROWS),
+        })
+    }
+
+    fn whole_states_only(&self) -> bool {
+        self.weights.is_recurrent() || self.weights.is_hybrid()
+    }
+
+    /// The sequence that no caller sees.
+    pub(super) fn spare(&self) -> i32 {
+        self.held.len() as i32
+    }
+
+    pub(super) fn remove(&mut self, seq: i32, from: usize) -> bool {
+        self.raw.kv_cache_seq_rm(seq, Some(from as u32), None).is_ok()
+    }
+
+    /// Checks rows against what the sequences hold and fills the batch.
+    fn fill(&mut self, rows: &[Row]) -> Result<(), EngineError> {
+        let total: usize = self.held.iter().map(Vec::len).sum();
+        if total + rows.len() > self.n_ctx {
+            return Err(EngineError::Full { n_ctx: self.n_ctx });
+        }
+        let logits = rows.iter().filter(|row| row.want_logits).count();
+        if rows.is_empty() || rows.len() > MAX_ROWS || logits > MAX_LOGITS {
+            let count = rows.len();
+            return Err(EngineError::Failed(format!("{count} rows, {logits} with logits, in one evaluation")));
+        }
+        let mut next: Vec<usize> = self.held.iter().map(Vec::len).collect();
+        self.batch.clear();
+        self.wanted.clear();
+        for row in rows {
+            let held = next.get_mut(row.seq as usize);
+            match held {
+                Some(held) if *held == row.pos => *held += 1,
+                held => {
+                    let held = held.map_or(0, |held| *held);
+                    return Err(EngineError::Gap { seq: row.seq, pos: row.pos, held });
+                }
+            }
+            let added = self.batch.add(LlamaToken(row.token.0), row.pos as i32, &[row.seq as i32], row.want_logits);
+            added.map_err(|error| EngineError::Failed(error.to_string()))?;
+            self.wanted.push(row.want_logits);
+        }
+        Ok(())
+    }
+
+    /// After a failed evaluation: back to what each sequence held before, or to nothing where the model cannot.
+    fn restore(&mut self, rows: &[Row]) {
+        let mut touched: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
+        touched.dedup();
+        for seq in touched {
+            let held = self.held[seq as usize].len();
+            if self.whole_states_only() || !self.remove(seq as i32, held) {
+                self.remove(seq as i32, 0);
+                self.held[seq as usize].clear();
+            }
+        }
+    }
+}
+
+impl Context for LlamaContext {
+    fn capabilities(&self) -> Capabilities {
+        let whole = self.whole_states_only();
+        Capabilities {
+            rollback: if whole { Rollback::AtMost(0) } else { Rollback::Anywhere },
+            save: if whole { Save::Whole } else { Save::Ranges },
+            max_rows: MAX_ROWS,
+            max_logits: MAX_LOGITS,
+        }
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
+    fn tokens(&self, seq: Seq) -> &[Token] {
+        &self.held[seq as usize]
+    }
+
+    fn eval(&mut self, rows: &[Row]) -> Result<(), EngineError> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(EngineError::Aborted);
+        }
+        self.fill(rows)?;
+        match self.raw.decode(&mut self.batch) {
+            Ok(()) => {
+                for row in rows {
+                    self.held[row.seq as usize].push(row.token);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.restore(rows);
+                self.wanted.clear();
+                Err(match error {
+                    DecodeError::NoKvCacheSlot => EngineError::Full { n_ctx: self.n_ctx },
+                    DecodeError::Unknown(2) => EngineError::Aborted,
+                    DecodeError::Unknown(-2) => EngineError::OutOfMemory { what: "an evaluation".into() },
+                    error => EngineError::Failed(super::last_error().unwrap_or_else(|| error.to_string())),
+                })
+            }
+        }
+    }
+
+    fn logits(&self, row: usize) -> &[f32] {
+        if self.wanted.get(row) == Some(&true) { self.raw.get_logits_ith(row as i32) } else { &[] }
+    }
+
+    fn trim(&mut self, seq: Seq, from: usize) -> Result<(), EngineError> {
+        let held = self.held[seq as usize].len();
+        if from >= held {
+            return Ok(());
+        }
+        if (from > 0 && self.whole_states_only()) || !self.remove(seq as i32, from) {
+            return Err(EngineError::CannotTrim { from });
+        }
+        self.held[seq as usize].truncate(from);
+        Ok(())
+    }
+
+    fn fork(&mut self, from: Seq, to: Seq, range: Range<usize>) -> Result<(), EngineError> {
+        self.copy_range(from, to, range)
+    }
+
+    fn save(&mut self, seq: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError> {
+        self.save_range(seq, range)
+    }
+
+    fn load(&mut self, seq: Seq, bytes: &[u8], tokens: &[Token]) -> Result<(), EngineError> {
+        self.load_range(seq, bytes, tokens)
+    }
+}

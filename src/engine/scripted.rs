@@ -1,0 +1,255 @@
+//! An engine that plays a script: tokens and logits as a test wrote them, exact and instant. Only in test builds
+//! (feature `scripted`), where any command takes a `.script` file for a model.
+//!
+//! The vocabulary is bytes 0 to 255, then `<|endoftext|>` (256), `<|im_start|>` (257), `<|im_end|>` (258); the template is
+//! ChatML. To the n-th user message of a talk the n-th reply is given, byte by byte, and `<|im_end|>`.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::{
+    Capabilities, Context, ContextSettings, EngineError, LoadProgress, Model, Rollback, Row, Save, Seq, Special, Token,
+    TokenKind, Vocab,
+};
+
+const BYTES: usize = 256;
+const START: Token = Token(257);
+const END: Token = Token(258);
+const TEXTS: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
+
+/// What a script file says (JSON).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    pub replies: Vec<String>,
+    #[serde(default = "default_context")]
+    pub context: usize,
+    /// Milliseconds that loading takes.
+    #[serde(default)]
+    pub load_ms: u64,
+    /// Milliseconds that each evaluated row takes.
+    #[serde(default)]
+    pub row_ms: u64,
+    /// The number of the evaluation that fails, counted from 1.
+    #[serde(default)]
+    pub fails_at: Option<usize>,
+    /// Whether a sequence can be cut back, or only cleared.
+    #[serde(default = "yes")]
+    pub can_trim: bool,
+    /// A context larger than this cannot be had.
+    #[serde(default)]
+    pub memory: Option<usize>,
+    #[serde(default)]
+    pub no_template: bool,
+}
+
+fn default_context() -> usize {
+    4096
+}
+
+fn yes() -> bool {
+    true
+}
+
+pub struct ScriptedModel {
+    script: Script,
+    vocab: ByteVocab,
+}
+
+impl ScriptedModel {
+    pub fn new(script: Script) -> Self {
+        let special = |(index, text): (usize, &&str)| Special {
+            token: Token::from_index(BYTES + index),
+            text: (*text).to_owned(),
+            kind: TokenKind::Control,
+            strips_left: false,
+            strips_right: false,
+        };
+        Self { script, vocab: ByteVocab { specials: TEXTS.iter().enumerate().map(special).collect() } }
+    }
+
+    pub(super) fn load(path: &Path, progress: LoadProgress) -> Result<Self, EngineError> {
+        let text = std::fs::read_to_string(path).map_err(|error| EngineError::Failed(error.to_string()))?;
+        let script: Script = serde_json::from_str(&text).map_err(|error| EngineError::Failed(error.to_string()))?;
+        let began = Instant::now();
+        loop {
+            let done = began.elapsed().as_millis() as f32 / script.load_ms.max(1) as f32;
+            if !progress(done.min(1.0)) {
+                return Err(EngineError::Aborted);
+            }
+            if done >= 1.0 || script.load_ms == 0 {
+                return Ok(Self::new(script));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Model for ScriptedModel {
+    fn vocab(&self) -> &dyn Vocab {
+        &self.vocab
+    }
+
+    fn chat_template(&self) -> Option<String> {
+        (!self.script.no_template).then(|| crate::chat::named("chatml").unwrap_or_default().to_owned())
+    }
+
+    fn trained_context(&self) -> usize {
+        self.script.context
+    }
+
+    fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {
+        if self.script.memory.is_some_and(|most| settings.n_ctx > most) {
+            return Err(EngineError::OutOfMemory { what: format!("a context of {} tokens", settings.n_ctx) });
+        }
+        let held = vec![Vec::new(); settings.sequences as usize];
+        Ok(Box::new(ScriptedContext { model: self, settings: settings.clone(), held, logits: Vec::new(), evals: 0 }))
+    }
+}
+
+struct ByteVocab {
+    specials: Vec<Special>,
+}
+
+impl Vocab for ByteVocab {
+    fn len(&self) -> usize {
+        BYTES + self.specials.len()
+    }
+
+    fn bos(&self) -> Option<Token> {
+        None
+    }
+
+    fn eos(&self) -> Option<Token> {
+        Some(END)
+    }
+
+    fn adds_bos(&self) -> bool {
+        false
+    }
+
+    fn is_end(&self, token: Token) -> bool {
+        token == END || token == Token(256)
+    }
+
+    fn specials(&self) -> &[Special] {
+        &self.specials
+    }
+
+    fn tokenize(&self, text: &str) -> Vec<Token> {
+        text.bytes().map(|byte| Token(i32::from(byte))).collect()
+    }
+
+    fn spaces_first_piece(&self) -> bool {
+        false
+    }
+
+    fn piece(&self, token: Token, bytes: &mut Vec<u8>) {
+        bytes.extend(u8::try_from(token.0));
+    }
+}
+
+struct ScriptedContext {
+    model: Arc<ScriptedModel>,
+    settings: ContextSettings,
+    held: Vec<Vec<Token>>,
+    logits: Vec<Vec<f32>>,
+    evals: usize,
+}
+
+impl ScriptedContext {
+    /// The token that the script has after `tokens`.
+    fn next(&self, tokens: &[Token]) -> Token {
+        let header = self.model.vocab.tokenize("assistant\n");
+        let starts = tokens.iter().enumerate().filter(|(_, token)| **token == START).map(|(at, _)| at + 1);
+        let users = starts.clone().filter(|at| tokens[*at..].starts_with(&self.model.vocab.tokenize("user\n"))).count();
+        let spoken = starts.last().filter(|at| tokens[*at..].starts_with(&header)).map_or(tokens, |at| &tokens[at + header.len()..]);
+        let replies = &self.model.script.replies;
+        let reply = replies.get(users.saturating_sub(1)).or(replies.last()).map_or("", String::as_str);
+        reply.as_bytes().get(spoken.len()).map_or(END, |byte| Token(i32::from(*byte)))
+    }
+}
+
+impl Context for ScriptedContext {
+    fn capabilities(&self) -> Capabilities {
+        let rollback = if self.model.script.can_trim { Rollback::Anywhere } else { Rollback::AtMost(0) };
+        Capabilities { rollback, save: Save::Ranges, max_rows: 64, max_logits: 64 }
+    }
+
+    fn n_ctx(&self) -> usize {
+        self.settings.n_ctx
+    }
+
+    fn tokens(&self, seq: Seq) -> &[Token] {
+        &self.held[seq as usize]
+    }
+
+    fn eval(&mut self, rows: &[Row]) -> Result<(), EngineError> {
+        self.evals += 1;
+        if self.model.script.fails_at == Some(self.evals) {
+            return Err(EngineError::Failed("the script says so".into()));
+        }
+        let total: usize = self.held.iter().map(Vec::len).sum();
+        if total + rows.len() > self.settings.n_ctx {
+            return Err(EngineError::Full { n_ctx: self.settings.n_ctx });
+        }
+        let until = Instant::now() + Duration::from_millis(self.model.script.row_ms * rows.len() as u64);
+        while !self.settings.cancel.load(Ordering::Relaxed) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.settings.cancel.load(Ordering::Relaxed) {
+            return Err(EngineError::Aborted);
+        }
+        self.logits.clear();
+        for row in rows {
+            let held = self.held[row.seq as usize].len();
+            if row.pos != held {
+                return Err(EngineError::Gap { seq: row.seq, pos: row.pos, held });
+            }
+            self.held[row.seq as usize].push(row.token);
+            let mut logits = Vec::new();
+            if row.want_logits {
+                logits = vec![0.0; self.model.vocab.len()];
+                logits[self.next(&self.held[row.seq as usize]).index()] = 40.0;
+            }
+            self.logits.push(logits);
+        }
+        Ok(())
+    }
+
+    fn logits(&self, row: usize) -> &[f32] {
+        &self.logits[row]
+    }
+
+    fn trim(&mut self, seq: Seq, from: usize) -> Result<(), EngineError> {
+        let held = &mut self.held[seq as usize];
+        if from > 0 && from < held.len() && !self.model.script.can_trim {
+            return Err(EngineError::CannotTrim { from });
+        }
+        held.truncate(from);
+        Ok(())
+    }
+
+    fn fork(&mut self, from: Seq, to: Seq, range: Range<usize>) -> Result<(), EngineError> {
+        let copied = self.held[from as usize][range].to_vec();
+        self.held[to as usize].extend(copied);
+        Ok(())
+    }
+
+    fn save(&mut self, _: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError> {
+        Ok(vec![0; range.len()])
+    }
+
+    fn load(&mut self, seq: Seq, bytes: &[u8], tokens: &[Token]) -> Result<(), EngineError> {
+        if bytes.len() != tokens.len() {
+            return Err(EngineError::Failed("not a state of this script".into()));
+        }
+        self.held[seq as usize].extend_from_slice(tokens);
+        Ok(())
+    }
+}

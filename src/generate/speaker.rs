@@ -1,0 +1,95 @@
+//! A model that holds a conversation: template, prompt, answer.
+
+use std::sync::Arc;
+
+use super::prompt::Encoder;
+use super::session::{Limits, Session};
+use super::stats::Answer;
+use super::text::{Reasoning, Sink};
+use super::turn::TurnSettings;
+use crate::chat::{Conversation, Template, named};
+use crate::engine::{Model, Token, Vocab};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+
+/// Where the chat template came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateFrom {
+    /// Named by the registry entry.
+    Name,
+    /// The model file's own.
+    File,
+    /// The file has none; ChatML's tokens are in its vocabulary.
+    Fallback,
+}
+
+/// A session with a template.
+pub struct Speaker {
+    session: Session,
+    /// None for a base model: it only continues text.
+    template: Option<(Template, TemplateFrom, String)>,
+}
+
+impl Speaker {
+    /// Chooses the template: `name`, else the file's own, else ChatML where the vocabulary has it.
+    ///
+    /// # Errors
+    /// When the template cannot be compiled.
+    pub fn new(model: Arc<dyn Model>, name: Option<&str>, limits: Limits, interrupt: Interrupt) -> Result<Self> {
+        let chatml = |vocab: &dyn Vocab| vocab.specials().iter().any(|special| special.text == "<|im_start|>");
+        let source = match (name.and_then(named), model.chat_template()) {
+            (Some(named), _) => Some((named.to_owned(), TemplateFrom::Name)),
+            (None, Some(own)) => Some((own, TemplateFrom::File)),
+            (None, None) if chatml(model.vocab()) => {
+                Some((named("chatml").unwrap_or_default().to_owned(), TemplateFrom::Fallback))
+            }
+            (None, None) => None,
+        };
+        let template = match source {
+            Some((source, from)) => {
+                let vocab = model.vocab();
+                let encoder = Encoder::new(vocab, Some(&source));
+                let (bos, eos) = (encoder.text_of(vocab.bos()), encoder.text_of(vocab.eos()));
+                Some((Template::new(&source, encoder.guarded_texts(), bos, eos)?, from, source))
+            }
+            None => None,
+        };
+        Ok(Self { session: Session::new(model, limits, interrupt), template })
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn template_from(&self) -> Option<TemplateFrom> {
+        self.template.as_ref().map(|(_, from, _)| *from)
+    }
+
+    /// The prompt of a conversation, and whether it ends inside thoughts.
+    ///
+    /// # Errors
+    /// When the template refuses the conversation, or there is none.
+    pub fn prompt(&self, conversation: &Conversation) -> Result<(Vec<Token>, Reasoning)> {
+        let Some((template, _, source)) = &self.template else {
+            return Err(Error::usage("this is a base model without a chat template"));
+        };
+        let prompt = template.render(conversation)?;
+        let opened = prompt.text.trim_end().ends_with("<think>");
+        let tokens = Encoder::new(self.session.model().vocab(), Some(source)).encode(&prompt);
+        Ok((tokens, if opened { Reasoning::Opened } else { Reasoning::Watch }))
+    }
+
+    /// The prompt of plain text that is to be continued.
+    pub fn plain_prompt(&self, text: &str) -> Vec<Token> {
+        let source = self.template.as_ref().map(|(_, _, source)| source.as_str());
+        Encoder::new(self.session.model().vocab(), source).encode_plain(text)
+    }
+
+    /// Answers a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::answer`].
+    pub fn answer(&mut self, prompt: Vec<Token>, settings: TurnSettings, sink: &mut dyn Sink) -> Result<Answer> {
+        self.session.answer(prompt, settings, sink)
+    }
+}

@@ -1,0 +1,146 @@
+//! One answer as a state machine: it says which rows it wants evaluated, takes their logits, emits tokens.
+//!
+//! Invariants: `tokens` is prompt + emitted. The KV holds a prefix of it; what follows that prefix is what the turn wants
+//! evaluated next. While decoding that is exactly one pending token: emitted, not yet in the KV. Plain decoding is a
+//! draft of zero: the rows of a draft would follow the pending one and be judged in order by the same `absorb`.
+
+use std::time::{Duration, Instant};
+
+use super::stats::{Answer, Finish, Timings};
+use super::text::{Reasoning, Sink, TextStream};
+use crate::engine::{Row, Seq, Token, Vocab};
+use crate::sample::{Sampler, Sampling};
+
+/// What one answer is made with.
+#[derive(Clone, Debug)]
+pub struct TurnSettings {
+    pub sampling: Sampling,
+    /// Stop strings.
+    pub stops: Vec<String>,
+    /// The most tokens to emit.
+    pub max_tokens: Option<usize>,
+    pub reasoning: Reasoning,
+}
+
+/// One answer in the making.
+pub struct Turn<'v> {
+    seq: Seq,
+    vocab: &'v dyn Vocab,
+    tokens: Vec<Token>,
+    prompt_len: usize,
+    cached: usize,
+    max_tokens: usize,
+    sampler: Sampler,
+    text: TextStream,
+    piece: Vec<u8>,
+    finish: Option<Finish>,
+    began: Instant,
+    prefill: Option<Duration>,
+    decode: Duration,
+}
+
+impl<'v> Turn<'v> {
+    /// A turn over `prompt`, of which the sequence already holds the first `cached` tokens.
+    pub fn new(seq: Seq, vocab: &'v dyn Vocab, prompt: Vec<Token>, cached: usize, settings: TurnSettings) -> Self {
+        Self {
+            seq,
+            vocab,
+            prompt_len: prompt.len(),
+            tokens: prompt,
+            cached,
+            max_tokens: settings.max_tokens.unwrap_or(usize::MAX),
+            text: TextStream::new(settings.reasoning, &settings.stops, vocab.spaces_first_piece()),
+            sampler: Sampler::new(settings.sampling),
+            piece: Vec::new(),
+            finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),
+            began: Instant::now(),
+            prefill: None,
+            decode: Duration::ZERO,
+        }
+    }
+
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    pub fn finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Prompt and emitted tokens so far.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    pub fn emitted(&self) -> usize {
+        self.tokens.len() - self.prompt_len
+    }
+
+    /// Appends the rows that come next, at most `limit`, for a sequence that holds `held` tokens of this turn.
+    pub fn next_rows(&self, held: usize, limit: usize, rows: &mut Vec<Row>) {
+        if self.finished() {
+            return;
+        }
+        let end = self.tokens.len().min(held + limit);
+        rows.extend((held..end).map(|pos| Row {
+            seq: self.seq,
+            token: self.tokens[pos],
+            pos,
+            want_logits: pos + 1 == self.tokens.len(),
+        }));
+    }
+
+    /// Takes the logits of the last of its rows, samples the token for the next position and emits it.
+    pub fn absorb(&mut self, logits: &[f32], sink: &mut dyn Sink) {
+        let token = self.sampler.sample(logits, self.tokens.len());
+        if self.prefill.is_none() {
+            self.prefill = Some(self.began.elapsed());
+        } else {
+            self.decode = self.began.elapsed().saturating_sub(self.prefill.unwrap_or_default());
+        }
+        if self.vocab.is_end(token) {
+            self.end(Finish::Stop, sink);
+            return;
+        }
+        self.tokens.push(token);
+        self.sampler.accept(token);
+        self.piece.clear();
+        self.vocab.piece(token, &mut self.piece);
+        match self.text.push(&self.piece, sink) {
+            Err(_) => self.finish = Some(Finish::ReaderGone),
+            Ok(true) => self.finish = Some(Finish::Stop),
+            Ok(false) if self.emitted() >= self.max_tokens => self.end(Finish::Length, sink),
+            Ok(false) => {}
+        }
+    }
+
+    /// Ends the answer where it stands; what was held back is shown.
+    pub fn end(&mut self, finish: Finish, sink: &mut dyn Sink) {
+        if self.finish.is_none() {
+            let shown = self.text.finish(sink);
+            self.finish = Some(if shown.is_err() { Finish::ReaderGone } else { finish });
+        }
+    }
+
+    /// What came of it.
+    pub fn into_answer(self) -> Answer {
+        Answer {
+            content: self.text.content,
+            reasoning: self.text.reasoning,
+            finish: self.finish.unwrap_or(Finish::Interrupted),
+            tokens: self.tokens[self.prompt_len..].to_vec(),
+            prompt_tokens: self.prompt_len,
+            cached_tokens: self.cached,
+            first_token: self.prefill.map(|prefill| self.began + prefill),
+            timings: Timings {
+                prefill: self.prefill.unwrap_or_default(),
+                decode: self.decode,
+                prefilled: if self.prefill.is_some() { self.prompt_len - self.cached } else { 0 },
+            },
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! qchat: a chat program for GGUF models. This file is the map of the rooms; read it first.
+//!
+//! | room | what it is for |
+//! |---|---|
+//! | [`cli`] | what was typed: parsed, ranges checked, nothing looked up |
+//! | [`settings`] | flags, environment and files made into decisions |
+//! | [`models`] | names, registries, GGUF headers, downloads |
+//! | [`chat`] | a conversation, and how a template makes one prompt of it |
+//! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests |
+//! | [`sample`] | a token from logits, with noise that belongs to the position |
+//! | [`generate`] | one answer as a state machine, and the driver of one or many |
+//! | [`ui`] | stdout for data, stderr for status, the REPL |
+//! | [`commands`] | one file a subcommand: wiring only |
+//! | [`error`], [`interrupt`], [`paths`] | used everywhere |
+//!
+//! Arrows point down only:
+//!
+//! ```text
+//! main -> lib -> commands -> ui, settings, cli
+//! commands, ui -> generate -> chat, sample, engine
+//! settings -> models, cli     sample -> engine::Token     models, chat -> error only
+//! ```
+//!
+//! `engine::llama` is the only place that names llama.cpp's binding and the only one with `unsafe`;
+//! `ui::output` is the only place that writes to stdout.
+
+pub mod chat;
+pub mod cli;
+pub mod commands;
+pub mod engine;
+pub mod error;
+pub mod generate;
+pub mod interrupt;
+pub mod models;
+pub mod paths;
+pub mod sample;
+pub mod settings;
+pub mod ui;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser as _;
+
+/// Parses the command line, runs the command, reports its error.
+pub fn run() -> ExitCode {
+    let began = Instant::now();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ui::output::clap_error(&error),
+    };
+    match commands::run(cli, began) {
+        Ok(code) => code,
+        Err(error) => {
+            ui::output::report(&error);
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}

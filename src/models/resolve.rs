@@ -1,0 +1,196 @@
+//! From what was typed as MODEL to files on this disk.
+
+use std::path::{Path, PathBuf};
+
+use super::fetch::{self, Fetcher};
+use super::gguf::Header;
+use super::hub::HubRepo;
+use super::registry::{Entry, FileSpec, Registry, Source};
+use crate::error::{Error, Result};
+use crate::paths::Paths;
+
+/// What a MODEL argument means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A .gguf on this disk.
+    Path(PathBuf),
+    /// A registry entry.
+    Entry(Box<Entry>),
+}
+
+/// A model whose files are here.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    pub name: String,
+    pub entry: Option<Entry>,
+    /// The file to load: the only one, or the first of a split model.
+    pub file: PathBuf,
+    pub quant: Option<String>,
+}
+
+/// A registry entry found on this disk.
+#[derive(Clone, Debug)]
+pub struct Installed<'a> {
+    pub entry: &'a Entry,
+    pub file: PathBuf,
+    pub bytes: u64,
+    pub quant: Option<String>,
+}
+
+/// Finds models.
+pub struct Resolver<'a> {
+    pub registry: &'a Registry,
+    pub paths: &'a Paths,
+}
+
+impl Resolver<'_> {
+    /// What `model` names. Looks nothing up on a network.
+    ///
+    /// # Errors
+    /// When it is no path, no address and no known name.
+    pub fn target(&self, model: &str) -> Result<Target> {
+        if let Some(address) = model.strip_prefix("hf:") {
+            return Ok(Target::Entry(Box::new(hf_entry(address)?)));
+        }
+        if model.starts_with("ollama:") {
+            return Err(Error::model("models of Ollama cannot be named yet").hint("give the path of its blob file"));
+        }
+        let path = Path::new(model);
+        let looks_like_path = model.contains(['/', '\\']) || model.to_lowercase().ends_with(".gguf");
+        if looks_like_path || path.is_file() {
+            return Ok(Target::Path(path.to_owned()));
+        }
+        Ok(Target::Entry(Box::new(self.registry.find(model)?.clone())))
+    }
+
+    /// The model that is meant where none is named: the configured one, else the only installed one, else the default.
+    pub fn default_name(&self, configured: Option<&str>) -> String {
+        if let Some(name) = configured {
+            return name.to_owned();
+        }
+        let mut installed = self.installed();
+        match (installed.len(), installed.pop()) {
+            (1, Some(only)) => only.entry.name.clone(),
+            _ => self.registry.default_model.clone(),
+        }
+    }
+
+    /// The entries whose files are on this disk.
+    pub fn installed(&self) -> Vec<Installed<'_>> {
+        self.registry.entries().iter().filter_map(|entry| self.installed_entry(entry)).collect()
+    }
+
+    fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
+        let (source, files) = self.on_disk(entry)?;
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
+        Some(Installed { entry, file: files.into_iter().next()?, bytes, quant: source.quant.clone() })
+    }
+
+    /// The files of `target`, fetched where they are missing.
+    ///
+    /// # Errors
+    /// When they cannot be had, or the file is not a usable GGUF.
+    pub fn resolve(&self, target: &Target, fetcher: &mut Fetcher) -> Result<Resolved> {
+        let resolved = match target {
+            Target::Path(path) => {
+                let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+                Resolved { name, entry: None, file: path.clone(), quant: None }
+            }
+            Target::Entry(entry) => {
+                let (source, files) = match self.on_disk(entry) {
+                    Some((source, files)) => (source.clone(), files),
+                    None => fetch::fetch(entry, self.paths, fetcher)?,
+                };
+                let file = files.into_iter().next().ok_or_else(|| Error::model(format!("{} names no file", entry.name)))?;
+                Resolved { name: entry.name.clone(), entry: Some((**entry).clone()), file, quant: source.quant }
+            }
+        };
+        usable(&resolved.file)?;
+        Ok(resolved)
+    }
+
+    /// The first source whose files are all here.
+    fn on_disk<'e>(&self, entry: &'e Entry) -> Option<(&'e Source, Vec<PathBuf>)> {
+        let files = |source: &Source| -> Option<Vec<PathBuf>> {
+            if let Some(path) = &source.path {
+                return Some(vec![expand_home(path)]);
+            }
+            let place = |file: &FileSpec| self.place(entry, source, file).filter(|path| path.is_file());
+            let files: Vec<PathBuf> = source.files.iter().map(place).collect::<Option<_>>()?;
+            (!files.is_empty()).then_some(files)
+        };
+        entry.sources.iter().find_map(|source| Some((source, files(source)?)))
+    }
+
+    fn place(&self, entry: &Entry, source: &Source, file: &FileSpec) -> Option<PathBuf> {
+        match &source.hf {
+            Some(repo) => HubRepo::new(&self.paths.hugging_face(), repo).find(source.revision.as_deref(), &file.name),
+            None => Some(self.paths.models().join(&entry.name).join(&file.name)),
+        }
+    }
+}
+
+/// `~/x` as a shell would have it.
+fn expand_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), dirs::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// An entry made of `owner/repo/FILE.gguf` or `owner/repo[:QUANT]`.
+fn hf_entry(address: &str) -> Result<Entry> {
+    let bad = || {
+        Error::usage(format!("'hf:{address}' is not an address")).hint("write hf:owner/repo, hf:owner/repo:QUANT or hf:owner/repo/FILE.gguf")
+    };
+    let mut parts = address.splitn(3, '/');
+    let (Some(owner), Some(repo)) = (parts.next(), parts.next()) else { return Err(bad()) };
+    let (repo, quant) = repo.split_once(':').map_or((repo, None), |(repo, quant)| (repo, Some(quant.to_owned())));
+    let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if !plain(owner) || !plain(repo) {
+        return Err(bad());
+    }
+    let files = match parts.next() {
+        Some(file) if !file.to_lowercase().ends_with(".gguf") || file.split('/').any(|part| !plain(part)) => return Err(bad()),
+        Some(file) => vec![FileSpec { name: file.to_owned(), bytes: None, sha256: None }],
+        None => Vec::new(),
+    };
+    let source = Source { hf: Some(format!("{owner}/{repo}")), revision: None, pip: None, path: None, quant, files };
+    Ok(Entry { name: format!("hf:{address}"), sources: vec![source], ..Entry::default() })
+}
+
+/// Whether the engine can be trusted with a file: it parses headers itself, but some mistakes make it end the process.
+fn usable(file: &Path) -> Result<()> {
+    let shown = file.display();
+    if !file.exists() {
+        return Err(Error::model(format!("{shown} does not exist")).hint("`qchat list` shows the models that are here"));
+    }
+    if file.is_dir() {
+        return Err(Error::model(format!("{shown} is a directory")).hint("name the .gguf file in it"));
+    }
+    let header = Header::read(file)
+        .map_err(|error| Error::model(format!("{shown} is not a usable GGUF: {error}")).hint("download it again"))?;
+    if header.architecture().is_none() || header.tensors == 0 {
+        return Err(Error::model(format!("{shown} is a GGUF without a model in it")));
+    }
+    let first = header.unsigned("split.no").unwrap_or(0) == 0;
+    if header.splits() > 1 && !first {
+        return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked_before_they_become_paths() {
+        assert!(hf_entry("owner/repo").is_ok());
+        assert_eq!(hf_entry("o/r:Q8_0").unwrap().sources[0].quant.as_deref(), Some("Q8_0"));
+        assert_eq!(hf_entry("o/r/sub/f.gguf").unwrap().sources[0].files[0].name, "sub/f.gguf");
+        for bad in ["", "owner", "owner/", "/repo", "../x", "o/r/../f.gguf", "o/r/f.txt", "o/r/a//f.gguf", "o\\x/r"] {
+            assert!(hf_entry(bad).is_err(), "{bad}");
+        }
+    }
+}

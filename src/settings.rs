@@ -1,0 +1,173 @@
+//! Decisions: flag, environment (clap reads it), the model's entry, config.toml, built in; the first that speaks wins.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::cli::{OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::error::{Error, Result};
+use crate::models::{Entry, SamplingDefaults};
+use crate::paths::Paths;
+use crate::sample::Sampling;
+
+/// What config.toml may say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub default_model: Option<String>,
+    pub system: Option<String>,
+    pub threads: Option<usize>,
+    pub context: Option<usize>,
+    pub max_tokens: Option<usize>,
+    #[serde(default)]
+    pub sampling: SamplingDefaults,
+}
+
+impl Config {
+    /// Reads the file; one that is not there says nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read or has a mistake: file, line and key are named.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(Error::usage(format!("{} cannot be read: {error}", path.display()))),
+        };
+        toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            Error::usage(format!("{}, line {line}: {}", path.display(), error.message()))
+        })
+    }
+}
+
+/// Everything that `run` needs to know, except what only the model's entry can say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub paths: Paths,
+    pub model: Option<String>,
+    pub prompt: Option<String>,
+    pub files: Vec<PathBuf>,
+    pub reads_stdin: bool,
+    /// Text, `@FILE` already read.
+    pub system: Option<String>,
+    pub stops: Vec<String>,
+    pub max_tokens: Option<usize>,
+    pub n_ctx: Option<usize>,
+    pub threads: usize,
+    pub gpu_layers: Option<u32>,
+    pub output: OutputFormat,
+    pub reasoning: Option<Visibility>,
+    pub raw: bool,
+    pub stats: bool,
+    pub sampling: SamplingLayers,
+}
+
+/// Sampling values by who said them; a REPL's `/set` writes to `typed`.
+#[derive(Clone, Debug)]
+pub struct SamplingLayers {
+    pub typed: SamplingDefaults,
+    pub config: SamplingDefaults,
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Makes decisions of what was typed, the environment and config.toml.
+    ///
+    /// # Errors
+    /// When a file that is named cannot be read.
+    pub fn new(args: RunArgs, paths: Paths) -> Result<Self> {
+        let config = Config::load(&paths.config_file())?;
+        let prompt = args.prompt.join(" ");
+        let system = match args.system {
+            Some(text) => Some(text_or_file(&text)?),
+            None => config.system,
+        };
+        Ok(Self {
+            paths,
+            model: args.model.or(config.default_model),
+            prompt: (!args.prompt.is_empty()).then_some(prompt),
+            files: args.files,
+            reads_stdin: !args.no_stdin,
+            system,
+            stops: args.stop.into_iter().filter(|stop| !stop.is_empty()).collect(),
+            max_tokens: args.max_tokens.map(|n| n as usize).or(config.max_tokens),
+            n_ctx: args.ctx.map(|n| n as usize).or(config.context),
+            threads: args.threads.map(|n| n as usize).or(config.threads).unwrap_or_else(physical_cores),
+            gpu_layers: args.gpu_layers,
+            output: args.output,
+            reasoning: args.reasoning,
+            raw: args.raw,
+            stats: args.stats,
+            sampling: SamplingLayers::new(&args.sampling, config.sampling),
+        })
+    }
+}
+
+impl SamplingLayers {
+    fn new(args: &SamplingArgs, config: SamplingDefaults) -> Self {
+        let typed = SamplingDefaults {
+            temperature: args.temp,
+            top_k: args.top_k.map(|k| k as usize),
+            top_p: args.top_p,
+            min_p: args.min_p,
+            repeat_penalty: args.repeat_penalty,
+        };
+        Self { typed, config, seed: args.seed.unwrap_or_else(random_seed) }
+    }
+
+    /// The sampling for a model.
+    pub fn for_model(&self, entry: Option<&Entry>) -> Sampling {
+        let none = SamplingDefaults::default();
+        let maker = entry.map_or(&none, |entry| &entry.sampling);
+        let layers = [&self.typed, maker, &self.config];
+        macro_rules! first {
+            ($field:ident, $built_in:expr) => {
+                layers.iter().find_map(|layer| layer.$field).unwrap_or($built_in)
+            };
+        }
+        Sampling {
+            temperature: first!(temperature, 0.7),
+            top_k: first!(top_k, 40),
+            top_p: first!(top_p, 0.95),
+            min_p: first!(min_p, 0.05),
+            repeat_penalty: first!(repeat_penalty, 1.0),
+            seed: self.seed,
+        }
+    }
+}
+
+fn text_or_file(text: &str) -> Result<String> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
+    let text = std::fs::read_to_string(path);
+    text.map(|text| text.trim_end().to_owned()).map_err(|error| Error::usage(format!("the system prompt {path} cannot be read: {error}")))
+}
+
+/// Hyper-threads share the units that matrix products keep busy, so one thread a core.
+fn physical_cores() -> usize {
+    num_cpus::get_physical().min(num_cpus::get()).max(1)
+}
+
+/// Different each time; printed with `-v` and in JSON, so that an answer can be had again.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    // A seed that people can type.
+    std::hash::RandomState::new().build_hasher().finish() & 0xffff_ffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_speaks_wins() {
+        let mut layers = SamplingLayers { typed: SamplingDefaults::default(), config: SamplingDefaults::default(), seed: 1 };
+        assert!((layers.for_model(None).temperature - 0.7).abs() < 1e-6);
+        layers.config.temperature = Some(0.1);
+        assert!((layers.for_model(None).temperature - 0.1).abs() < 1e-6);
+        let entry = Entry { sampling: SamplingDefaults { temperature: Some(0.2), ..Default::default() }, ..Entry::default() };
+        assert!((layers.for_model(Some(&entry)).temperature - 0.2).abs() < 1e-6);
+        layers.typed.temperature = Some(0.3);
+        assert!((layers.for_model(Some(&entry)).temperature - 0.3).abs() < 1e-6);
+    }
+}

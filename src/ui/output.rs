@@ -1,0 +1,209 @@
+//! stdout gets the answer and nothing else; everything else goes to stderr. The only place that writes to stdout.
+
+#![expect(clippy::print_stderr, reason = "this is the place for it")]
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use super::clean::{self, Cleaner};
+use crate::cli::{Colour, OutputFormat, UiArgs};
+use crate::error::{Error, Kind, Result};
+use crate::generate::{Part, Sink, SinkClosed};
+
+/// What the terminal allows and the user wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    pub stdout: bool,
+    pub stderr: bool,
+    /// Whether escape sequences may go to stdout.
+    pub colour: bool,
+    pub quiet: bool,
+    pub verbose: u8,
+}
+
+impl Terminal {
+    pub fn new(args: &UiArgs) -> Self {
+        let (stdout, stderr) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = match args.color {
+            // Never into a pipe, whatever is asked: product.md promises that no escape byte reaches it.
+            Colour::Always => stdout,
+            Colour::Auto => stdout && !dumb && !no_colour,
+            Colour::Never => false,
+        };
+        Self { stdout, stderr, colour, quiet: args.quiet, verbose: args.verbose }
+    }
+
+    /// A line for the user, on stderr.
+    pub fn status(&self, line: &str) {
+        if !self.quiet {
+            eprintln!("{}", clean::line(line));
+        }
+    }
+
+    /// A line for somebody who asked for more.
+    pub fn detail(&self, line: &str) {
+        if self.verbose > 0 {
+            eprintln!("{}", clean::line(line));
+        }
+    }
+
+    pub fn warn(&self, line: &str) {
+        if !self.quiet {
+            eprintln!("qchat: {}", clean::line(line));
+        }
+    }
+}
+
+/// The one line of an error.
+pub fn report(error: &Error) {
+    if error.kind() == Kind::Interrupted {
+        return;
+    }
+    eprintln!("qchat: {}", clean::line(&error.to_string()));
+}
+
+/// clap's help and errors: help as it is, an error as one line.
+pub fn clap_error(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(Kind::Usage.exit_code())
+        }
+        _ => {
+            let text = error.render().to_string();
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let said: Vec<&str> = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
+            let message = said.join(" ");
+            let message = message.trim_start_matches("error: ");
+            report(&Error::usage(message).hint("`qchat run --help` lists what can be given"));
+            ExitCode::from(Kind::Usage.exit_code())
+        }
+    }
+}
+
+/// Writes to stdout. A reader that went away is told apart from a failure.
+///
+/// # Errors
+/// When stdout cannot be written to, except for a closed pipe.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_write(error: &io::Error) -> Error {
+    Error::failed(format!("stdout cannot be written to: {error}"))
+}
+
+/// Writes an answer to stdout as it is made.
+pub struct AnswerSink {
+    format: OutputFormat,
+    shows_reasoning: bool,
+    colour: bool,
+    cleaner: Option<Cleaner>,
+    last_part: Option<Part>,
+    ends_with_newline: bool,
+    failure: Option<io::Error>,
+    /// Called before the first byte, to take a progress line away.
+    before_first: Option<Box<dyn FnOnce()>>,
+}
+
+impl AnswerSink {
+    pub fn new(terminal: &Terminal, format: OutputFormat, shows_reasoning: bool) -> Self {
+        Self {
+            format,
+            shows_reasoning,
+            colour: terminal.colour,
+            cleaner: terminal.stdout.then(Cleaner::default),
+            last_part: None,
+            ends_with_newline: false,
+            failure: None,
+            before_first: None,
+        }
+    }
+
+    #[must_use]
+    pub fn before_first(mut self, action: Box<dyn FnOnce()>) -> Self {
+        self.before_first = Some(action);
+        self
+    }
+
+    /// Ends the answer's last line. Answers whether the reader is still there.
+    ///
+    /// # Errors
+    /// When stdout could not be written to, except for a closed pipe.
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(action) = self.before_first.take() {
+            action();
+        }
+        if self.format == OutputFormat::Text && self.failure.is_none() {
+            self.leave_part();
+            if !self.ends_with_newline && self.last_part.is_some() {
+                self.put("\n");
+            }
+        }
+        match self.failure {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            self.failure = Some(error);
+        }
+        self.ends_with_newline = text.ends_with('\n');
+    }
+
+    fn leave_part(&mut self) {
+        if self.last_part == Some(Part::Reasoning) && self.colour {
+            self.put("\x1b[0m");
+        }
+    }
+}
+
+impl Sink for AnswerSink {
+    fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed> {
+        if let Some(action) = self.before_first.take() {
+            action();
+        }
+        if part == Part::Reasoning && !self.shows_reasoning {
+            return Ok(());
+        }
+        match self.format {
+            OutputFormat::Text => {
+                let text = self.cleaner.as_mut().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean(text));
+                if self.last_part != Some(part) {
+                    self.leave_part();
+                    if self.last_part.is_some() {
+                        self.put(if self.ends_with_newline { "\n" } else { "\n\n" });
+                    }
+                    if part == Part::Reasoning && self.colour {
+                        self.put("\x1b[2m");
+                    }
+                    self.last_part = Some(part);
+                }
+                self.put(&text);
+            }
+            OutputFormat::Jsonl => {
+                let chunk = match part {
+                    Part::Content => serde_json::json!({ "content": text }),
+                    Part::Reasoning => serde_json::json!({ "reasoning": text }),
+                };
+                self.put(&format!("{chunk}\n"));
+            }
+            OutputFormat::Json => {}
+        }
+        if self.failure.is_some() { Err(SinkClosed) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,74 @@
+//! The commands of the REPL: names, help, parsing.
+
+/// A line that begins with a slash.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Slash<'a> {
+    Help,
+    /// Show the system prompt, or set it.
+    System(Option<&'a str>),
+    Clear,
+    Retry,
+    Undo,
+    /// A setting and its value.
+    Set(Option<(&'a str, &'a str)>),
+    Show,
+    Stats,
+    Model(Option<&'a str>),
+    Quit,
+    Unknown(&'a str),
+}
+
+/// Name, arguments, what it does.
+pub const COMMANDS: [(&str, &str, &str); 10] = [
+    ("/help", "", "this list"),
+    ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
+    ("/clear", "", "forget the talk, keep the system prompt"),
+    ("/retry", "", "answer the last message again, with another seed"),
+    ("/undo", "", "take the last message and its answer back"),
+    ("/set", "[NAME VALUE]", "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, stop, reasoning"),
+    ("/show", "", "the model and the settings"),
+    ("/stats", "", "what the last answer cost"),
+    ("/model", "[NAME]", "show the model, or go on with another one"),
+    ("/quit", "", "leave (Ctrl-D does too)"),
+];
+
+/// Parses a line, if it is a command. A path like `/etc/hosts is...` is not one.
+pub fn parse(line: &str) -> Option<Slash<'_>> {
+    let line = line.trim();
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let word = name.strip_prefix('/')?;
+    if word.is_empty() || !word.chars().all(|c| c.is_ascii_alphabetic() || c == '?') {
+        return None;
+    }
+    let rest = rest.trim();
+    let argument = (!rest.is_empty()).then_some(rest);
+    Some(match word {
+        "help" | "?" => Slash::Help,
+        "system" => Slash::System(argument),
+        "clear" => Slash::Clear,
+        "retry" => Slash::Retry,
+        "undo" => Slash::Undo,
+        "set" => Slash::Set(argument.map(|text| text.split_once(char::is_whitespace).map_or((text, ""), |(n, v)| (n, v.trim())))),
+        "show" => Slash::Show,
+        "stats" => Slash::Stats,
+        "model" => Slash::Model(argument),
+        "quit" | "exit" | "bye" => Slash::Quit,
+        _ => Slash::Unknown(name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_from_paths_and_text() {
+        assert_eq!(parse("/set temperature 0.5"), Some(Slash::Set(Some(("temperature", "0.5")))));
+        assert_eq!(parse("  /help "), Some(Slash::Help));
+        assert_eq!(parse("/system"), Some(Slash::System(None)));
+        assert_eq!(parse("/frob x"), Some(Slash::Unknown("/frob")));
+        assert_eq!(parse("/etc/hosts is what?"), None);
+        assert_eq!(parse("/"), None);
+        assert_eq!(parse("what is /help"), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! A tiny GGUF model that the tests write themselves: half a megabyte, and no download.
+//!
+//! Token `i` below 256 is byte `i`, special `k` is token `256 + k`, and nothing is merged: a
+//! text's tokens are its bytes, and a multi-byte character is split over several. The weights
+//! are random, so what the model says means nothing, but the same seed says the same thing.
+
+use std::{collections::HashSet, fs, io, path::Path};
+
+const LAYERS: usize = 2;
+const EMBED: usize = 64;
+const HEADS: usize = 4;
+const KV_HEADS: usize = 2;
+/// Set apart from EMBED / HEADS: a quantised KV cache needs heads of whole blocks of 32.
+const HEAD_DIM: usize = 32;
+const FEED_FORWARD: usize = 128;
+const ALIGNMENT: usize = 32; // GGUF's, where no key says otherwise
+const BYTES: usize = 256; // the tokens before the specials
+
+#[allow(dead_code)]
+pub const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' \
+    + message['content'] + '<|im_end|>\\n' }}{% endfor %}\
+    {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// How llama.cpp treats a special token; the numbers are GGUF's token types.
+#[allow(dead_code)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Control = 3,     // found in a text when special tokens are parsed
+    UserDefined = 4, // always found
+}
+
+/// A model to write. llama.cpp ends a reply at `eos` and at each special whose name it knows
+/// as an end (`<|im_end|>`, `<|endoftext|>`, `</s>`, ...), and makes those `Control` whatever
+/// is said here.
+#[allow(dead_code)]
+#[derive(Clone, Debug)]
+pub struct Tiny {
+    pub seed: u64,
+    pub name: String,
+    /// Also the prefix of the keys. llama.cpp refuses one that it does not know.
+    pub architecture: String,
+    pub context: u32,
+    pub template: Option<String>,
+    /// Their texts must differ, and be none of the bytes' letters.
+    pub specials: Vec<(String, Kind)>,
+    /// Indices into `specials`. With None the key is left out, and llama.cpp takes token 11.
+    pub bos: Option<usize>,
+    pub eos: Option<usize>,
+    pub add_bos: bool,
+    /// The standard deviation of the logits: near 0 all tokens are about as likely.
+    pub spread: f32,
+    /// The tokens that the model says; the others' logits are 0, far below the greatest. With
+    /// `|id| (32..127).contains(&id)` it writes printable ASCII, and never ends.
+    pub says: fn(usize) -> bool,
+}
+
+impl Default for Tiny {
+    fn default() -> Self {
+        let control = |text: &str| (text.to_string(), Kind::Control);
+        Self {
+            seed: 1,
+            name: "Tiny".to_string(),
+            architecture: "llama".to_string(),
+            context: 32768,
+            template: Some(CHATML.to_string()),
+            specials: Vec::from(["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(control)),
+            bos: Some(0),
+            eos: Some(2),
+            add_bos: false,
+            spread: 4.0,
+            says: |_| true,
+        }
+    }
+}
+
+#[allow(dead_code)]
+impl Tiny {
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.bytes())
+    }
+
+    /// The token of a special; panics where there is none.
+    pub fn special(&self, text: &str) -> i32 {
+        let index = self.specials.iter().position(|(own, _)| own == text);
+        (BYTES + index.expect("a special of this model")) as i32
+    }
+
+    /// The file: header, keys, the tensors' descriptions, then their data from an aligned place.
+    pub fn bytes(&self) -> Vec<u8> {
+        let keys = self.metadata();
+        let tensors = self.tensors();
+        let mut file = header_claiming(tensors.len() as u64, keys.len() as u64);
+        file.extend(keys.concat());
+        let mut data = Vec::new();
+        for (name, shape, values) in &tensors {
+            file.extend(string(name));
+            file.extend((shape.len() as u32).to_le_bytes());
+            file.extend(shape.iter().flat_map(|n| (*n as u64).to_le_bytes()));
+            file.extend(0_u32.to_le_bytes()); // F32
+            file.extend((data.len() as u64).to_le_bytes());
+            data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            data.resize(data.len().next_multiple_of(ALIGNMENT), 0);
+        }
+        file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
+        file.extend(data);
+        file
+    }
+
+    fn metadata(&self) -> Vec<Vec<u8>> {
+        let mut keys = vec![
+            string_key("general.architecture", &self.architecture),
+            string_key("general.name", &self.name),
+            string_key("tokenizer.ggml.model", "gpt2"),
+            string_key("tokenizer.ggml.pre", "gpt-2"),
+            key("tokenizer.ggml.add_bos_token", 7, &[u8::from(self.add_bos)]),
+            array_key("tokenizer.ggml.merges", 8, &[]), // must be there, may be empty
+        ];
+        let template = self.template.iter();
+        keys.extend(template.map(|template| string_key("tokenizer.chat_template", template)));
+        let own = |name: &str| format!("{}.{name}", self.architecture);
+        for (name, value) in [
+            ("context_length", self.context as usize),
+            ("embedding_length", EMBED),
+            ("block_count", LAYERS),
+            ("feed_forward_length", FEED_FORWARD),
+            ("attention.head_count", HEADS),
+            ("attention.head_count_kv", KV_HEADS),
+            ("attention.key_length", HEAD_DIM),
+            ("attention.value_length", HEAD_DIM),
+            ("rope.dimension_count", HEAD_DIM),
+        ] {
+            keys.push(key(&own(name), 4, &(value as u32).to_le_bytes()));
+        }
+        let epsilon = own("attention.layer_norm_rms_epsilon");
+        keys.push(key(&epsilon, 6, &1e-5_f32.to_le_bytes()));
+        for (name, index) in [("bos", self.bos), ("eos", self.eos)] {
+            let name = format!("tokenizer.ggml.{name}_token_id");
+            let id = index.map(|index| (BYTES + index) as u32);
+            keys.extend(id.map(|id| key(&name, 4, &id.to_le_bytes())));
+        }
+
+        let mut texts: Vec<_> = (0..=255).map(|byte| string(&letter(byte))).collect();
+        texts.extend(self.specials.iter().map(|(text, _)| string(text)));
+        // llama.cpp aborts on a vocabulary that names a token twice.
+        assert_eq!(HashSet::<_>::from_iter(&texts).len(), texts.len());
+        keys.push(array_key("tokenizer.ggml.tokens", 8, &texts));
+        let number = |kind: i32| kind.to_le_bytes().to_vec();
+        let mut kinds = vec![number(1); BYTES]; // normal tokens
+        kinds.extend(self.specials.iter().map(|(_, kind)| number(*kind as i32)));
+        keys.push(array_key("tokenizer.ggml.token_type", 5, &kinds));
+        keys
+    }
+
+    /// Their names, shapes and values. Only matrices are random, with outputs of about N(0, gain)
+    /// for inputs of N(0, 1); ggml puts the inputs' dimension first.
+    fn tensors(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+        let vocabulary = BYTES + self.specials.len();
+        let matrix = |name: &str, inputs: usize, outputs: usize, gain: f32| {
+            let scale = gain / (inputs as f32).sqrt();
+            let numbers = normals(self.seed, name, inputs * outputs);
+            let values = numbers.map(|number| scale * number).collect();
+            (name.to_string(), vec![inputs, outputs], values)
+        };
+        let norm = |name: &str| (name.to_string(), vec![EMBED], vec![1.0; EMBED]);
+        let unscaled = (EMBED as f32).sqrt(); // looked up, not multiplied
+        let mut tensors = vec![matrix("token_embd.weight", EMBED, vocabulary, unscaled)];
+        // Sharp attention, heavy in the residual stream: at gains of 1, a long context averages
+        // out and the next token hangs on the last one alone.
+        let parts = [
+            ("attn_q", EMBED, HEADS * HEAD_DIM, 3.0),
+            ("attn_k", EMBED, KV_HEADS * HEAD_DIM, 1.0),
+            ("attn_v", EMBED, KV_HEADS * HEAD_DIM, 1.0),
+            ("attn_output", HEADS * HEAD_DIM, EMBED, 2.0),
+            ("ffn_gate", EMBED, FEED_FORWARD, 1.0),
+            ("ffn_up", EMBED, FEED_FORWARD, 1.0),
+            ("ffn_down", FEED_FORWARD, EMBED, 1.0),
+        ];
+        for layer in 0..LAYERS {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            tensors.extend(["attn_norm", "ffn_norm"].map(|part| norm(&name(part))));
+            tensors.extend(parts.map(|(part, i, o, gain)| matrix(&name(part), i, o, gain)));
+        }
+        tensors.push(norm("output_norm.weight"));
+        let mut output = matrix("output.weight", EMBED, vocabulary, self.spread);
+        let rows = output.2.chunks_mut(EMBED).zip(0..);
+        rows.filter(|(_, id)| !(self.says)(*id))
+            .for_each(|(row, _)| row.fill(0.0));
+        tensors.push(output);
+        tensors
+    }
+}
+
+/// A GGUF header that claims so many tensors and keys, with nothing behind it.
+#[allow(dead_code)]
+pub fn header_claiming(tensors: u64, kvs: u64) -> Vec<u8> {
+    let counts = [tensors, kvs].map(u64::to_le_bytes).concat();
+    [b"GGUF", &3_u32.to_le_bytes()[..], &counts].concat()
+}
+
+/// A piece of metadata: the key, its type's number, its value.
+fn key(name: &str, kind: u32, value: &[u8]) -> Vec<u8> {
+    [&string(name), &kind.to_le_bytes()[..], value].concat()
+}
+
+fn string_key(name: &str, value: &str) -> Vec<u8> {
+    key(name, 8, &string(value))
+}
+
+fn array_key(name: &str, kind: u32, items: &[Vec<u8>]) -> Vec<u8> {
+    let (kind, length) = (kind.to_le_bytes(), (items.len() as u64).to_le_bytes());
+    key(name, 9, &[&kind[..], &length, &items.concat()].concat())
+}
+
+/// GGUF's string: the length, then the bytes.
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
+}
+
+/// GPT-2's letter for a byte: itself where it is visible in Latin-1, else the next of those
+/// from U+0100 on.
+fn letter(byte: u8) -> String {
+    let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let earlier = (0..byte).filter(|byte| !visible(byte)).count();
+    let stand_in = char::from_u32(0x100 + earlier as u32).expect("a letter");
+    let letter = if visible(&byte) {
+        byte.into()
+    } else {
+        stand_in
+    };
+    letter.to_string()
+}
+
+/// `count` numbers of about N(0, 1), from splitmix64. Each tensor is a stream of its own, so
+/// that adding a special leaves the other weights as they are.
+fn normals(seed: u64, stream: &str, count: usize) -> impl Iterator<Item = f32> {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+    let start = stream.bytes().fold(seed ^ 0xCBF2_9CE4_8422_2325, mix); // FNV-1a
+    (1..=count as u64).map(move |i| {
+        let mut z = start.wrapping_add(i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        // The sum of four uniform numbers: near enough, and without the logarithms and cosines
+        // that differ from one platform to another.
+        let sum: u64 = (0..4).map(|i| (z >> (16 * i)) & 0xFFFF).sum();
+        (sum as f32 - 2.0 * 65535.0) / (65536.0 / 3.0_f32.sqrt())
+    })
+}
