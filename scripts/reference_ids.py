@@ -96,7 +96,8 @@ class Reference:
         try:
             return self.template.render(messages=[{"role": "system", "content": system}, *messages], **variables)
         except TemplateError:
-            first = {**messages[0], "content": system + "\n\n" + messages[0]["content"]}
+            folded = system + "\n\n" if system else ""
+            first = {**messages[0], "content": folded + messages[0]["content"]}
             return self.template.render(messages=[first, *messages[1:]], **variables)
 
 

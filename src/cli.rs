@@ -214,7 +214,13 @@ mod tests {
 
     #[test]
     fn values_out_of_range_name_the_range() {
-        for (flag, value, range) in [("--temp", "11", "from 0 to 10"), ("--top-p", "1.5", "from 0 to 1"), ("--temp", "nan", "from 0 to 10"), ("--ctx", "1", "16..="), ("--repeat-penalty", "0", "from 0.1 to 10")] {
+        for (flag, value, range) in [
+            ("--temp", "11", "from 0 to 10"),
+            ("--top-p", "1.5", "from 0 to 1"),
+            ("--temp", "nan", "from 0 to 10"),
+            ("--ctx", "1", "16..="),
+            ("--repeat-penalty", "0", "from 0.1 to 10"),
+        ] {
             let error = Cli::try_parse_from(["qchat", "run", "m", flag, value]).unwrap_err().to_string();
             assert!(error.contains(range), "{error}");
         }

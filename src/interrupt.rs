@@ -19,11 +19,7 @@ impl Interrupt {
         let flag = Arc::new(AtomicBool::new(false));
         let code = i32::from(crate::error::Kind::Interrupted.exit_code());
         // Order matters: the conditional shutdown must see the flag as the previous signal left it.
-        signal_hook::flag::register_conditional_shutdown(
-            signal_hook::consts::SIGINT,
-            code,
-            Arc::clone(&flag),
-        )?;
+        signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, code, Arc::clone(&flag))?;
         signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag))?;
         Ok(Self(flag))
     }

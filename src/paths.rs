@@ -24,11 +24,9 @@ impl Paths {
             return Ok(Self::under(Path::new(&home)));
         }
         match (dirs::config_dir(), dirs::data_dir(), dirs::cache_dir()) {
-            (Some(config), Some(data), Some(cache)) => Ok(Self {
-                config: config.join("qchat"),
-                data: data.join("qchat"),
-                cache: cache.join("qchat"),
-            }),
+            (Some(config), Some(data), Some(cache)) => {
+                Ok(Self { config: config.join("qchat"), data: data.join("qchat"), cache: cache.join("qchat") })
+            }
             _ => Err(Error::failed("no home folder is known").hint("set QCHAT_HOME to a folder for qchat's files")),
         }
     }

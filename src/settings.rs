@@ -31,8 +31,12 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(Error::usage(format!("{} cannot be read: {error}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => {
+                return Err(Error::usage(format!("{} cannot be read: {error}", path.display())));
+            }
         };
         toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -138,9 +142,12 @@ impl SamplingLayers {
 }
 
 fn text_or_file(text: &str) -> Result<String> {
-    let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
+    let Some(path) = text.strip_prefix('@') else {
+        return Ok(text.to_owned());
+    };
     let text = std::fs::read_to_string(path);
-    text.map(|text| text.trim_end().to_owned()).map_err(|error| Error::usage(format!("the system prompt {path} cannot be read: {error}")))
+    text.map(|text| text.trim_end().to_owned())
+        .map_err(|error| Error::usage(format!("the system prompt {path} cannot be read: {error}")))
 }
 
 /// Hyper-threads share the units that matrix products keep busy, so one thread a core.
@@ -161,11 +168,13 @@ mod tests {
 
     #[test]
     fn the_first_that_speaks_wins() {
-        let mut layers = SamplingLayers { typed: SamplingDefaults::default(), config: SamplingDefaults::default(), seed: 1 };
+        let mut layers =
+            SamplingLayers { typed: SamplingDefaults::default(), config: SamplingDefaults::default(), seed: 1 };
         assert!((layers.for_model(None).temperature - 0.7).abs() < 1e-6);
         layers.config.temperature = Some(0.1);
         assert!((layers.for_model(None).temperature - 0.1).abs() < 1e-6);
-        let entry = Entry { sampling: SamplingDefaults { temperature: Some(0.2), ..Default::default() }, ..Entry::default() };
+        let entry =
+            Entry { sampling: SamplingDefaults { temperature: Some(0.2), ..Default::default() }, ..Entry::default() };
         assert!((layers.for_model(Some(&entry)).temperature - 0.2).abs() < 1e-6);
         layers.typed.temperature = Some(0.3);
         assert!((layers.for_model(Some(&entry)).temperature - 0.3).abs() < 1e-6);

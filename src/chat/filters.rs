@@ -58,7 +58,9 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        let Some(len) = rest[start..].find("%}") else { break };
+        let Some(len) = rest[start..].find("%}") else {
+            break;
+        };
         let inner = &rest[start + 2..start + len];
         let replacement = match inner.trim_matches(|c: char| c == '-' || c == '+' || c.is_whitespace()) {
             "generation" => Some("if true"),

@@ -6,12 +6,10 @@
 
 use std::cell::OnceCell;
 
-use minijinja::{Environment, context};
-use serde::Serialize;
-
 use super::conversation::{Conversation, Message, Role};
 use super::filters;
 use crate::error::{Error, Result};
+use minijinja::{Environment, context};
 
 /// Instructions a template may take: far above any real one (tens a message), far below endless.
 const FUEL: u64 = 20_000_000;
@@ -56,27 +54,17 @@ impl Template {
     /// # Errors
     /// When the template refuses the conversation, or runs without end.
     pub fn render(&self, conversation: &Conversation) -> Result<Marked> {
-        self.render_with(&conversation.for_template(self.has_system_role(conversation)), None)
+        self.render_messages(&conversation.for_template(self.has_system_role(conversation)))
     }
 
-    /// Renders messages as they are. `enable_thinking` is left undefined where nothing is asked.
-    ///
-    /// # Errors
-    /// As [`Template::render`].
-    pub fn render_with(&self, messages: &[Message], enable_thinking: Option<bool>) -> Result<Marked> {
+    fn render_messages(&self, messages: &[Message]) -> Result<Marked> {
         let mark = self.unused_mark(messages)?;
         let messages: Vec<Message> = messages.iter().map(|message| self.marked(message, mark)).collect();
-        #[derive(Serialize)]
-        struct Optional {
-            #[serde(skip_serializing_if = "Option::is_none")]
-            enable_thinking: Option<bool>,
-        }
         let variables = context! {
             messages => messages,
             add_generation_prompt => true,
             bos_token => self.bos,
             eos_token => self.eos,
-            ..minijinja::Value::from_serialize(Optional { enable_thinking })
         };
         let text = self.env.get_template("chat").and_then(|template| template.render(variables));
         Ok(Marked { text: text.map_err(|error| broken(&error))?, mark })
@@ -89,7 +77,7 @@ impl Template {
         }
         *self.has_system_role.get_or_init(|| {
             let probe = [Message::new(Role::System, "qchat-probe"), Message::new(Role::User, "hello")];
-            self.render_with(&probe, None).is_ok_and(|rendered| rendered.text.contains("qchat-probe"))
+            self.render_messages(&probe).is_ok_and(|rendered| rendered.text.contains("qchat-probe"))
         })
     }
 
@@ -108,7 +96,9 @@ impl Template {
             self.source.contains(c) || messages.iter().any(in_message) || self.guarded.iter().any(|g| g.contains(c))
         };
         let free = ('\u{e000}'..='\u{f8ff}').find(|c| !used(*c));
-        free.ok_or_else(|| Error::failed("the messages use every private-use character, none is left to mark special tokens"))
+        free.ok_or_else(|| {
+            Error::failed("the messages use every private-use character, none is left to mark special tokens")
+        })
     }
 }
 
@@ -118,9 +108,7 @@ fn mark_specials(text: &str, guarded: &[String], mark: char) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         out.push(c);
-        if first_chars.contains(&c)
-            && guarded.iter().any(|special| text[at..].starts_with(special.as_str()))
-        {
+        if first_chars.contains(&c) && guarded.iter().any(|special| text[at..].starts_with(special.as_str())) {
             out.push(mark);
         }
     }
@@ -198,6 +186,6 @@ mod tests {
             {{ ' x '.strip() }}{{ 'a-b'.split('-')[-1] }}{{ 'Ab'.startswith('A') }}{{ messages[::-1][0].content[:2] }}\
             {{ strftime_now('%Y') | length }}{{ missing is defined }}";
         let prompt = template(source).render(&user("hello")).unwrap();
-        assert_eq!(prompt.text, "{\"a\": [1, \"ü<\"], \"b\": null}1xbtruehe4false");
+        assert_eq!(prompt.text, "{\"a\": [1, \"ü<\"], \"b\": null}1xbTruehe4False");
     }
 }

@@ -97,7 +97,11 @@ pub type LoadProgress<'a> = &'a mut dyn FnMut(f32) -> bool;
 ///
 /// # Errors
 /// [`EngineError::Aborted`] when `progress` answers false, else why the file cannot be used.
-pub fn open(path: &Path, settings: &llama::LoadSettings, progress: LoadProgress) -> Result<Arc<dyn Model>, EngineError> {
+pub fn open(
+    path: &Path,
+    settings: &llama::LoadSettings,
+    progress: LoadProgress,
+) -> Result<Arc<dyn Model>, EngineError> {
     #[cfg(feature = "scripted")]
     if path.extension().is_some_and(|extension| extension == "script") {
         return Ok(Arc::new(scripted::ScriptedModel::load(path, progress)?));

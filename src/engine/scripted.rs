@@ -168,7 +168,10 @@ impl ScriptedContext {
         let header = self.model.vocab.tokenize("assistant\n");
         let starts = tokens.iter().enumerate().filter(|(_, token)| **token == START).map(|(at, _)| at + 1);
         let users = starts.clone().filter(|at| tokens[*at..].starts_with(&self.model.vocab.tokenize("user\n"))).count();
-        let spoken = starts.last().filter(|at| tokens[*at..].starts_with(&header)).map_or(tokens, |at| &tokens[at + header.len()..]);
+        let spoken = starts
+            .last()
+            .filter(|at| tokens[*at..].starts_with(&header))
+            .map_or(tokens, |at| &tokens[at + header.len()..]);
         let replies = &self.model.script.replies;
         let reply = replies.get(users.saturating_sub(1)).or(replies.last()).map_or("", String::as_str);
         reply.as_bytes().get(spoken.len()).map_or(END, |byte| Token(i32::from(*byte)))

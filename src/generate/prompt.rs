@@ -50,7 +50,8 @@ impl<'v> Encoder<'v> {
         let mut strip = false;
         loop {
             let found = self.next_special(rest);
-            let (run, after) = found.map_or((rest, ""), |(at, special)| (&rest[..at], &rest[at + special.text.len()..]));
+            let (run, after) =
+                found.map_or((rest, ""), |(at, special)| (&rest[..at], &rest[at + special.text.len()..]));
             let run = if strip { run.trim_start() } else { run };
             let run = if found.is_some_and(|(_, special)| special.strips_left) { run.trim_end() } else { run };
             self.encode_run(&run.replace(prompt.mark, ""), &mut tokens);
@@ -70,7 +71,9 @@ impl<'v> Encoder<'v> {
     }
 
     fn with_bos(&self, mut tokens: Vec<Token>) -> Vec<Token> {
-        let Some(bos) = self.vocab.bos() else { return tokens };
+        let Some(bos) = self.vocab.bos() else {
+            return tokens;
+        };
         let written = tokens.iter().take_while(|token| **token == bos).count();
         let wanted = usize::from(written > 0 || self.vocab.adds_bos());
         tokens.splice(..written, std::iter::repeat_n(bos, wanted));

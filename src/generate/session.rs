@@ -72,10 +72,11 @@ impl Session {
         if len >= max {
             let over = len + 1 - max;
             let message = format!("the prompt has {len} tokens and the context holds {max}: {over} too many");
-            return Err(Error::new(Kind::TooLong, message).hint("shorten it, raise --ctx, or take a model with a longer context"));
+            return Err(Error::new(Kind::TooLong, message)
+                .hint("shorten it, raise --ctx, or take a model with a longer context"));
         }
         let room = settings.max_tokens.unwrap_or(FIRST_ROOM).min(FIRST_ROOM);
-        self.reserve(len + room).map_err(failed)?;
+        self.reserve(len + 1, len + room).map_err(failed)?;
         let cached = self.reuse(&prompt).map_err(failed)?;
         let model = Arc::clone(&self.model);
         let turn = Turn::new(SEQ, model.vocab(), prompt, cached, settings);
@@ -84,11 +85,14 @@ impl Session {
             let interrupt = self.interrupt.clone();
             match drive(self.context()?, &mut lanes, &interrupt).map_err(failed)? {
                 Ended::Finished => break,
-                Ended::Full if self.n_ctx() < max => self.reserve(2 * self.n_ctx()).map_err(failed)?,
                 Ended::Full => {
-                    let [lane] = &mut lanes;
-                    lane.turn.end(Finish::Length, lane.sink);
-                    break;
+                    let before = self.n_ctx();
+                    self.reserve(before, 2 * before).map_err(failed)?;
+                    if self.n_ctx() == before {
+                        let [lane] = &mut lanes;
+                        lane.turn.end(Finish::Length, lane.sink);
+                        break;
+                    }
                 }
             }
         }
@@ -96,15 +100,15 @@ impl Session {
         Ok(lane.turn.into_answer())
     }
 
-    /// Makes the context at least `wanted` tokens large, as far as the limit allows, keeping what it holds.
-    fn reserve(&mut self, wanted: usize) -> Result<(), EngineError> {
-        let max = self.max_context();
+    /// Makes the context `wanted` tokens large, keeping what it holds; as large as it was where memory or the limit
+    /// does not allow that, which is an error only when fewer than `needed` remain.
+    fn reserve(&mut self, needed: usize, wanted: usize) -> Result<(), EngineError> {
         let now = self.n_ctx();
-        let wanted = wanted.min(max);
+        let wanted = wanted.min(self.max_context());
         if now >= wanted {
             return Ok(());
         }
-        let size = wanted.max(self.limits.first).max(2 * now).next_multiple_of(STEP).min(max);
+        let size = wanted.max(self.limits.first).max(2 * now).next_multiple_of(STEP).min(self.max_context());
         let held = self.held().to_vec();
         let state = match &mut self.context {
             Some(context) if !held.is_empty() => Some(context.save(SEQ, 0..held.len())?),
@@ -112,20 +116,23 @@ impl Session {
         };
         // Both at once might not fit: the old one goes first, and comes back if the larger one cannot be had.
         self.context = None;
-        match self.create(size) {
-            Ok(context) => self.context = Some(context),
-            Err(error) if now > 0 => {
-                self.context = Some(self.create(now)?);
+        let mut context = match self.create(size) {
+            Ok(context) => context,
+            Err(error) if now == 0 => return Err(error),
+            Err(error) => {
                 self.limits.n_ctx = Some(now);
-                if wanted > now && state.is_none() {
+                let old = self.create(now)?;
+                if now < needed {
+                    self.context = Some(old);
                     return Err(error);
                 }
+                old
             }
-            Err(error) => return Err(error),
-        }
-        if let (Some(state), Some(context)) = (state, &mut self.context) {
+        };
+        if let Some(state) = state {
             context.load(SEQ, &state, &held)?;
         }
+        self.context = Some(context);
         Ok(())
     }
 
@@ -139,7 +146,9 @@ impl Session {
     /// The last token never counts: its logits are needed.
     fn reuse(&mut self, prompt: &[Token]) -> Result<usize, EngineError> {
         let shared = self.held().iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
-        let Some(context) = &mut self.context else { return Ok(0) };
+        let Some(context) = &mut self.context else {
+            return Ok(0);
+        };
         match context.trim(SEQ, shared) {
             Ok(()) => Ok(shared),
             // A state that cannot be cut back is read again from the start.

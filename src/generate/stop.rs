@@ -40,10 +40,7 @@ impl StopStrings {
 /// The length of the longest end of `text` that begins `word`, and is not all of it.
 pub(super) fn overlap(text: &str, word: &str) -> usize {
     let longest = word.len().saturating_sub(1).min(text.len());
-    (1..=longest)
-        .rev()
-        .find(|&len| text.as_bytes()[text.len() - len..] == word.as_bytes()[..len])
-        .unwrap_or(0)
+    (1..=longest).rev().find(|&len| text.as_bytes()[text.len() - len..] == word.as_bytes()[..len]).unwrap_or(0)
 }
 
 #[cfg(test)]

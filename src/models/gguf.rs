@@ -146,10 +146,8 @@ impl<R: Read + Seek> Bytes<R> {
     }
 
     fn spend(&mut self, count: u64) -> Result<(), HeaderError> {
-        self.left = self
-            .left
-            .checked_sub(count)
-            .ok_or_else(|| HeaderError::Truncated("it ends inside its header".into()))?;
+        self.left =
+            self.left.checked_sub(count).ok_or_else(|| HeaderError::Truncated("it ends inside its header".into()))?;
         Ok(())
     }
 
@@ -229,7 +227,9 @@ impl<R: Read + Seek> Bytes<R> {
                     self.array(depth + 1)?;
                 }
             }
-            9 => return Err(HeaderError::Damaged("arrays inside arrays inside arrays".into())),
+            9 => {
+                return Err(HeaderError::Damaged("arrays inside arrays inside arrays".into()));
+            }
             kind => {
                 let bytes = count.checked_mul(scalar_width(kind)? as u64);
                 self.skip(bytes.ok_or_else(|| HeaderError::Damaged(format!("an array of {count} values")))?)?;

@@ -22,7 +22,8 @@ impl HubRepo {
     /// A file of the repository that is there, in the wanted revision or in any.
     pub(super) fn find(&self, revision: Option<&str>, file: &str) -> Option<PathBuf> {
         let snapshots = self.folder.join("snapshots");
-        let wanted = revision.map(str::to_owned).or_else(|| std::fs::read_to_string(self.folder.join("refs/main")).ok());
+        let wanted =
+            revision.map(str::to_owned).or_else(|| std::fs::read_to_string(self.folder.join("refs/main")).ok());
         let in_wanted = wanted.map(|revision| snapshots.join(revision.trim()).join(file)).filter(|path| path.is_file());
         in_wanted.or_else(|| {
             let commits = std::fs::read_dir(snapshots).ok()?;

@@ -101,7 +101,8 @@ impl Resolver<'_> {
                     Some((source, files)) => (source.clone(), files),
                     None => fetch::fetch(entry, self.paths, fetcher)?,
                 };
-                let file = files.into_iter().next().ok_or_else(|| Error::model(format!("{} names no file", entry.name)))?;
+                let file =
+                    files.into_iter().next().ok_or_else(|| Error::model(format!("{} names no file", entry.name)))?;
                 Resolved { name: entry.name.clone(), entry: Some((**entry).clone()), file, quant: source.quant }
             }
         };
@@ -141,17 +142,26 @@ fn expand_home(path: &str) -> PathBuf {
 /// An entry made of `owner/repo/FILE.gguf` or `owner/repo[:QUANT]`.
 fn hf_entry(address: &str) -> Result<Entry> {
     let bad = || {
-        Error::usage(format!("'hf:{address}' is not an address")).hint("write hf:owner/repo, hf:owner/repo:QUANT or hf:owner/repo/FILE.gguf")
+        Error::usage(format!("'hf:{address}' is not an address"))
+            .hint("write hf:owner/repo, hf:owner/repo:QUANT or hf:owner/repo/FILE.gguf")
     };
     let mut parts = address.splitn(3, '/');
-    let (Some(owner), Some(repo)) = (parts.next(), parts.next()) else { return Err(bad()) };
+    let (Some(owner), Some(repo)) = (parts.next(), parts.next()) else {
+        return Err(bad());
+    };
     let (repo, quant) = repo.split_once(':').map_or((repo, None), |(repo, quant)| (repo, Some(quant.to_owned())));
-    let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    let plain = |name: &str| {
+        !name.is_empty()
+            && !name.starts_with('.')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
     if !plain(owner) || !plain(repo) {
         return Err(bad());
     }
     let files = match parts.next() {
-        Some(file) if !file.to_lowercase().ends_with(".gguf") || file.split('/').any(|part| !plain(part)) => return Err(bad()),
+        Some(file) if !file.to_lowercase().ends_with(".gguf") || file.split('/').any(|part| !plain(part)) => {
+            return Err(bad());
+        }
         Some(file) => vec![FileSpec { name: file.to_owned(), bytes: None, sha256: None }],
         None => Vec::new(),
     };
@@ -162,6 +172,10 @@ fn hf_entry(address: &str) -> Result<Entry> {
 /// Whether the engine can be trusted with a file: it parses headers itself, but some mistakes make it end the process.
 fn usable(file: &Path) -> Result<()> {
     let shown = file.display();
+    #[cfg(feature = "scripted")]
+    if file.extension().is_some_and(|extension| extension == "script") {
+        return Ok(());
+    }
     if !file.exists() {
         return Err(Error::model(format!("{shown} does not exist")).hint("`qchat list` shows the models that are here"));
     }

@@ -31,7 +31,8 @@ impl Noise {
     }
 
     fn bits(self, pos: usize, token: Token) -> u64 {
-        mix(mix(self.seed ^ pos as u64).wrapping_add(u64::from(token.0.cast_unsigned()).wrapping_mul(0xd134_2543_de82_ef95)))
+        mix(mix(self.seed ^ pos as u64)
+            .wrapping_add(u64::from(token.0.cast_unsigned()).wrapping_mul(0xd134_2543_de82_ef95)))
     }
 }
 

@@ -7,7 +7,9 @@ fn sampling() -> Sampling {
 /// A row of logits that looks like a model's: most of it noise, a few entries high.
 fn row(seed: u64, len: usize) -> Vec<f32> {
     let noise = Noise::new(seed);
-    (0..len).map(|i| noise.gumbel(usize::from(i % 97 == 0), Token::from_index(i)) * if i % 97 == 0 { 4.0 } else { 1.5 }).collect()
+    (0..len)
+        .map(|i| noise.gumbel(usize::from(i % 97 == 0), Token::from_index(i)) * if i % 97 == 0 { 4.0 } else { 1.5 })
+        .collect()
 }
 
 /// The same rules, written the obvious way: sort everything, cut, renormalise.

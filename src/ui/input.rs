@@ -74,7 +74,8 @@ fn text(bytes: Vec<u8>, name: &str) -> Result<String> {
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Error::usage(format!("{name} is not UTF-8: byte {at} is not part of a character")).hint("convert it, for example with iconv -t UTF-8")
+        Error::usage(format!("{name} is not UTF-8: byte {at} is not part of a character"))
+            .hint("convert it, for example with iconv -t UTF-8")
     })?;
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }

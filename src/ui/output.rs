@@ -79,7 +79,8 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
         _ => {
             let text = error.render().to_string();
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let said: Vec<&str> = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
+            let said: Vec<&str> =
+                lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
             let message = said.join(" ");
             let message = message.trim_start_matches("error: ");
             report(&Error::usage(message).hint("`qchat run --help` lists what can be given"));

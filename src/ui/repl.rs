@@ -17,7 +17,9 @@ use crate::error::{Error, Result};
 pub enum Input {
     Message(String),
     /// Ctrl-C; whether something had been typed.
-    Cancelled { empty: bool },
+    Cancelled {
+        empty: bool,
+    },
     /// Ctrl-D, or the end of the input.
     End,
 }

@@ -25,7 +25,11 @@ pub const COMMANDS: [(&str, &str, &str); 10] = [
     ("/clear", "", "forget the talk, keep the system prompt"),
     ("/retry", "", "answer the last message again, with another seed"),
     ("/undo", "", "take the last message and its answer back"),
-    ("/set", "[NAME VALUE]", "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, stop, reasoning"),
+    (
+        "/set",
+        "[NAME VALUE]",
+        "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, stop, reasoning",
+    ),
     ("/show", "", "the model and the settings"),
     ("/stats", "", "what the last answer cost"),
     ("/model", "[NAME]", "show the model, or go on with another one"),
@@ -48,7 +52,9 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
         "clear" => Slash::Clear,
         "retry" => Slash::Retry,
         "undo" => Slash::Undo,
-        "set" => Slash::Set(argument.map(|text| text.split_once(char::is_whitespace).map_or((text, ""), |(n, v)| (n, v.trim())))),
+        "set" => Slash::Set(
+            argument.map(|text| text.split_once(char::is_whitespace).map_or((text, ""), |(n, v)| (n, v.trim()))),
+        ),
         "show" => Slash::Show,
         "stats" => Slash::Stats,
         "model" => Slash::Model(argument),

@@ -183,8 +183,7 @@ impl Tiny {
         tensors.push(norm("output_norm.weight"));
         let mut output = matrix("output.weight", EMBED, vocabulary, self.spread);
         let rows = output.2.chunks_mut(EMBED).zip(0..);
-        rows.filter(|(_, id)| !(self.says)(*id))
-            .for_each(|(row, _)| row.fill(0.0));
+        rows.filter(|(_, id)| !(self.says)(*id)).for_each(|(row, _)| row.fill(0.0));
         tensors.push(output);
         tensors
     }
@@ -222,11 +221,7 @@ fn letter(byte: u8) -> String {
     let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let earlier = (0..byte).filter(|byte| !visible(byte)).count();
     let stand_in = char::from_u32(0x100 + earlier as u32).expect("a letter");
-    let letter = if visible(&byte) {
-        byte.into()
-    } else {
-        stand_in
-    };
+    let letter = if visible(&byte) { byte.into() } else { stand_in };
     letter.to_string()
 }
 

@@ -33,9 +33,16 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
 
     let stdin_is_terminal = input::stdin_is_terminal();
     let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
-    if settings.prompt.is_none() && settings.files.is_empty() && !reads_stdin && stdin_is_terminal && settings.reads_stdin {
+    if settings.prompt.is_none()
+        && settings.files.is_empty()
+        && !reads_stdin
+        && stdin_is_terminal
+        && settings.reads_stdin
+    {
         if settings.output != OutputFormat::Text {
-            return Err(Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in"));
+            return Err(
+                Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in")
+            );
         }
         return talk::run(&loader, &target);
     }
@@ -60,7 +67,8 @@ fn gather(settings: &Settings, terminal: &Terminal, interrupt: &Interrupt, reads
 fn log_target(args: &RunArgs) -> Result<LogTo> {
     if let Some(path) = &args.ui.log {
         let file = std::fs::File::create(path);
-        let file = file.map_err(|error| Error::usage(format!("the log {} cannot be written: {error}", path.display())))?;
+        let file =
+            file.map_err(|error| Error::usage(format!("the log {} cannot be written: {error}", path.display())))?;
         return Ok(LogTo::File(file));
     }
     Ok(if args.ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere })

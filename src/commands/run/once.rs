@@ -30,14 +30,23 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     let shows = settings.reasoning.map_or(loader.terminal.stdout, |asked| asked == Visibility::Show);
     let waiting = Waiting::new(&loader.terminal, "reading the prompt");
     let done = waiting.clone();
-    let mut sink = AnswerSink::new(&loader.terminal, settings.output, shows).before_first(Box::new(move || done.clear()));
-    let turn = TurnSettings { sampling: sampling.clone(), stops: settings.stops.clone(), max_tokens: settings.max_tokens, reasoning };
+    let mut sink =
+        AnswerSink::new(&loader.terminal, settings.output, shows).before_first(Box::new(move || done.clear()));
+    let turn = TurnSettings {
+        sampling: sampling.clone(),
+        stops: settings.stops.clone(),
+        max_tokens: settings.max_tokens,
+        reasoning,
+    };
     let answer = loaded.speaker.answer(tokens, turn, &mut sink);
     waiting.clear();
     let answer = answer?;
     sink.finish()?;
     if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
-        output::print(&format!("{}\n", report::json(&loaded, &answer, sampling.seed, shows || settings.reasoning.is_none(), loader.began)))?;
+        output::print(&format!(
+            "{}\n",
+            report::json(&loaded, &answer, sampling.seed, shows || settings.reasoning.is_none(), loader.began)
+        ))?;
     }
     if settings.stats {
         loader.terminal.status(&report::line(&answer));

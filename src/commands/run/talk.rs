@@ -118,14 +118,17 @@ impl Talk<'_> {
         let waiting = Waiting::new(self.terminal(), "reading");
         let done = waiting.clone();
         let shows = self.reasoning == Visibility::Show;
-        let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows).before_first(Box::new(move || done.clear()));
+        let mut sink =
+            AnswerSink::new(self.terminal(), OutputFormat::Text, shows).before_first(Box::new(move || done.clear()));
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
         waiting.clear();
         let answer = answer?;
         sink.finish()?;
         match answer.finish {
             Finish::Interrupted => self.say("(stopped)"),
-            Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => self.say("(the context is full)"),
+            Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
+                self.say("(the context is full)")
+            }
             _ => {}
         }
         if self.loader.settings.stats {
@@ -221,7 +224,12 @@ impl Talk<'_> {
         let s = self.sampling.for_model(self.loaded.entry.as_ref());
         let session = self.loaded.speaker.session();
         self.say(&format!("model           {}", self.title()));
-        self.say(&format!("context         {} of at most {} tokens, {} used", session.n_ctx(), session.max_context(), session.held().len()));
+        self.say(&format!(
+            "context         {} of at most {} tokens, {} used",
+            session.n_ctx(),
+            session.max_context(),
+            session.held().len()
+        ));
         self.say(&format!("temperature     {}", s.temperature));
         self.say(&format!("top_k           {}", s.top_k));
         self.say(&format!("top_p           {}", s.top_p));
@@ -229,7 +237,10 @@ impl Talk<'_> {
         self.say(&format!("repeat_penalty  {}", s.repeat_penalty));
         self.say(&format!("seed            {}", s.seed));
         self.say(&format!("max_tokens      {}", self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())));
-        self.say(&format!("stop            {}", if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }));
+        self.say(&format!(
+            "stop            {}",
+            if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }
+        ));
         self.say(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
     }
 
@@ -253,7 +264,9 @@ impl Talk<'_> {
                     _ => return Err(bad("show or hide is needed".into())),
                 }
             }
-            _ => return Err(Error::usage(format!("there is no setting '{name}'")).hint("/set lists them")),
+            _ => {
+                return Err(Error::usage(format!("there is no setting '{name}'")).hint("/set lists them"));
+            }
         }
         Ok(())
     }

@@ -25,6 +25,10 @@ pub fn route(to: LogTo) {
     if let Ok(mut state) = STATE.lock() {
         state.to = to;
     }
+}
+
+/// Takes llama.cpp's log away from the terminal, where it goes by itself.
+pub(super) fn install() {
     // SAFETY: the callback is a plain function that lives as long as the program and takes no user data.
     unsafe { llama_cpp_sys_2::llama_log_set(Some(receive), std::ptr::null_mut()) };
 }

@@ -20,5 +20,8 @@ use llama_cpp_2::llama_backend::LlamaBackend;
 /// llama.cpp's process-wide backend, started once and never freed: contexts may outlive any owner we could name.
 fn backend() -> &'static LlamaBackend {
     static BACKEND: OnceLock<LlamaBackend> = OnceLock::new();
-    BACKEND.get_or_init(|| LlamaBackend::init().expect("the backend is initialised once, here"))
+    BACKEND.get_or_init(|| {
+        log::install();
+        LlamaBackend::init().expect("the backend is initialised once, here")
+    })
 }

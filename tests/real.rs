@@ -1,0 +1,3 @@
+//! The real-model suite.
+
+fn main() {}
