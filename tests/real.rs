@@ -1,3 +1,159 @@
-//! The real-model suite.
+//! The real-model suite: smollm2-135m, pulled by qchat itself (scripts/test does) into `QCHAT_HOME`.
 
-fn main() {}
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(unreachable_pub, reason = "a test harness has no outside")]
+
+mod common;
+#[path = "common/talks.rs"]
+mod talks;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{stderr, stdout, with_stdin};
+use qchat::engine::llama::LoadSettings;
+use qchat::engine::{Model, Token};
+use qchat::generate::{Limits, Speaker};
+use qchat::interrupt::Interrupt;
+use talks::Talk;
+
+const MODEL: &str = "smollm2-135m";
+const FILE: &str = "data/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+fn home() -> PathBuf {
+    let home = std::env::var("QCHAT_HOME").expect("QCHAT_HOME names the folder that the models were pulled into");
+    let home = PathBuf::from(home);
+    assert!(home.join(FILE).is_file(), "run scripts/test, which pulls {MODEL}");
+    home
+}
+
+fn qchat() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_qchat"));
+    command.env("QCHAT_HOME", home()).env("HF_HUB_OFFLINE", "1").stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Command {
+    let mut command = qchat();
+    command.arg("run").arg(MODEL).args(args);
+    command
+}
+
+#[test]
+fn a_piped_question_gets_only_its_answer() {
+    let output = with_stdin(run(&["--temp", "0"]), b"What is 2+2?\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let answer = stdout(&output);
+    assert!(answer.contains('4') && answer.ends_with('\n') && !answer.contains('\x1b'), "{answer:?}");
+    assert_eq!(answer.trim_end().lines().count(), 1, "{answer:?}");
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn prompts_have_the_ids_of_the_models_own_tokenizer() {
+    #[derive(serde::Deserialize)]
+    struct Case {
+        model: String,
+        conversations: Vec<Talk>,
+    }
+    let cases: Vec<Case> = serde_json::from_str(include_str!("data/real_ids.json")).unwrap();
+    // The second model of the file is for machines that have pulled it (scripts/bench does).
+    let files = [
+        (MODEL, FILE),
+        ("qwen2.5-coder-0.5b", "data/models/qwen2.5-coder-0.5b/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
+    ];
+    for (model, file) in files.into_iter().filter(|(_, file)| home().join(file).is_file()) {
+        let limits = Limits { n_ctx: None, first: 0, threads: 1 };
+        let speaker = Speaker::new(load(&home().join(file)), None, limits, Interrupt::default()).unwrap();
+        let case = cases.iter().find(|case| case.model == model).unwrap();
+        assert!(case.conversations.len() > 8);
+        for talk in case.conversations.iter().filter(|talk| talk.enable_thinking.is_none()) {
+            assert_eq!(talk.ids_of(&speaker), talk.ids, "{model}: {}", talk.name);
+        }
+    }
+}
+
+#[test]
+fn greedy_text_is_that_of_a_bare_loop() {
+    // The reference is scripts/bench/bare.rs: the binding alone, one batch for the prompt, then one token at a time.
+    let cases: serde_json::Value = serde_json::from_str(include_str!("data/real_ids.json")).unwrap();
+    let talk = &cases[0]["conversations"][0];
+    assert_eq!(talk["messages"][0]["content"], "Hello, who are you?");
+    let ids: Vec<i32> = serde_json::from_value(talk["ids"].clone()).unwrap();
+    let bare = PathBuf::from(env!("CARGO_BIN_EXE_qchat")).parent().unwrap().join("examples/bare");
+    let path = home().join(FILE);
+    let mut reference = Command::new(&bare);
+    reference.arg(&path).args(["2", "1024", "39", "plain"]).args(ids.iter().map(ToString::to_string));
+    let reference = reference.output().unwrap_or_else(|error| panic!("{}: {error}; build the example", bare.display()));
+    let reference: serde_json::Value = serde_json::from_str(stdout(&reference).lines().last().unwrap()).unwrap();
+    let tokens: Vec<i32> = serde_json::from_value(reference["tokens"].clone()).unwrap();
+
+    let model = load(&path);
+    let vocab = model.vocab();
+    let mut bytes = Vec::new();
+    for token in tokens.into_iter().map(Token).take_while(|token| !vocab.is_end(*token)) {
+        vocab.piece(token, &mut bytes);
+    }
+    let asked = ["--temp", "0", "--max-tokens", "40", "--threads", "2", "--output", "json", "Hello, who are you?"];
+    let answer: serde_json::Value = serde_json::from_slice(&run(&asked).output().unwrap().stdout).unwrap();
+    assert_eq!(answer["usage"]["prompt_tokens"], ids.len());
+    assert_eq!(answer["content"], String::from_utf8(bytes).unwrap());
+}
+
+fn load(path: &Path) -> Arc<dyn Model> {
+    qchat::engine::open(path, &LoadSettings { gpu_layers: Some(0), repack: false }, &mut |_| true).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text() {
+    let text = |seed: &str| {
+        stdout(&run(&["--temp", "0.9", "--seed", seed, "--max-tokens", "30", "Tell me something."]).output().unwrap())
+    };
+    let first = text("1");
+    assert_eq!(first, text("1"));
+    assert_ne!(first, text("2"));
+    assert!(!first.trim().is_empty());
+}
+
+#[test]
+fn ctrl_c_stops_a_long_prefill_at_once() {
+    let document = "The quick brown fox jumps over the lazy dog. ".repeat(600);
+    let mut child =
+        run(&["-v", "Summarise."]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, document.as_bytes()).unwrap();
+    drop(stdin);
+    // -v says how many tokens the prompt has just before it is read.
+    let mut said = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    let mut byte = [0];
+    while !said.contains("prompt tokens") {
+        assert_eq!(errors.read(&mut byte).unwrap(), 1, "{said}");
+        said.push(char::from(byte[0]));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let stopped = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(output.stdout, b"");
+    assert!(stopped.elapsed() < Duration::from_secs(2), "{:?}", stopped.elapsed());
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_refused_with_the_numbers() {
+    let output = with_stdin(run(&[]), "word ".repeat(10_000).as_bytes());
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("the context holds 8192"), "{}", stderr(&output));
+}
+
+#[test]
+fn other_scripts_come_out_whole() {
+    let output =
+        run(&["--raw", "--temp", "0", "--max-tokens", "24", "--no-stdin", "你好，世界！你好，"]).output().unwrap();
+    let answer = stdout(&output);
+    assert!(!answer.is_empty() && !answer.contains('\u{fffd}'), "{answer:?}");
+}

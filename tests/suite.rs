@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
+#[path = "common/talks.rs"]
+mod talks;
 
 #[path = "suite/engine.rs"]
 mod engine;

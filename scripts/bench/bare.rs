@@ -1,7 +1,8 @@
 //! The reference of scripts/bench/baseline: a bare loop of decode calls through the same binding, build and model.
 //!
 //! `bare MODEL THREADS N_CTX DECODE [repack|plain] TOKEN...` loads, evaluates the tokens in one batch, then DECODE single
-//! tokens (the likeliest each time), and prints one JSON object. With `plain` the weights are not repacked, as in qchat.
+//! tokens (the likeliest each time), and prints `first` with the first token, at the end
+//! one JSON object. With `plain` the weights are not repacked, as in qchat.
 
 #![allow(clippy::print_stdout, reason = "this is its output")]
 
@@ -42,18 +43,21 @@ fn main() {
     context.decode(&mut batch).expect("prefill");
     let mut token = likeliest(context.get_logits_ith(prompt.len() as i32 - 1));
     let prefill_ms = ms(start);
-    let first_token_ms = ms(began);
+    // A line of its own, so that the first token can be timed from outside.
+    println!("first");
 
+    let mut tokens = vec![token.0];
     let start = Instant::now();
     for step in 0..decode {
         batch.clear();
         batch.add(token, prompt.len() as i32 + step as i32, &[0], true).expect("room");
         context.decode(&mut batch).expect("decode");
         token = likeliest(context.get_logits_ith(0));
+        tokens.push(token.0);
     }
     let decode_ms = ms(start);
     println!(
-        "{{\"load_ms\":{load_ms:.3},\"prefill_ms\":{prefill_ms:.3},\"ttft_ms\":{first_token_ms:.3},\"decode_ms\":{decode_ms:.3},\"decoded\":{decode}}}"
+        "{{\"load_ms\":{load_ms:.3},\"prefill_ms\":{prefill_ms:.3},\"decode_ms\":{decode_ms:.3},\"decoded\":{decode},\"tokens\":{tokens:?}}}"
     );
 }
 

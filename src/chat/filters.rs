@@ -18,6 +18,7 @@ pub(super) fn install(env: &mut Environment<'_>) {
 }
 
 /// Python's `json.dumps(value, ensure_ascii=False)`: a space after `:` and `,`, nothing escaped for HTML.
+#[expect(clippy::needless_pass_by_value, reason = "the shape that minijinja calls filters with")]
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let _: Option<bool> = options.get("ensure_ascii")?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::cli::ListArgs;
 use crate::error::Result;
-use crate::models::{Registry, Resolver};
+use crate::models::{Registry, Resolver, Source};
 use crate::paths::Paths;
 use crate::ui::output;
 use crate::ui::output::Terminal;
@@ -20,7 +20,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     for entry in registry.entries() {
         let here = installed.iter().find(|installed| installed.entry.name == entry.name);
         let source = entry.sources.first();
-        let bytes = here.map_or_else(|| source.map_or(0, |source| source.bytes()), |here| here.bytes);
+        let bytes = here.map_or_else(|| source.map_or(0, Source::bytes), |here| here.bytes);
         let quant = here.and_then(|here| here.quant.clone()).or_else(|| source.and_then(|source| source.quant.clone()));
         let size = if bytes > 0 { format!("{:.1} GB", bytes as f64 / 1e9) } else { "?".into() };
         let state = if here.is_some() { "here" } else { "" };

@@ -166,10 +166,11 @@ impl ScriptedContext {
     /// The token that the script has after `tokens`.
     fn next(&self, tokens: &[Token]) -> Token {
         let header = self.model.vocab.tokenize("assistant\n");
-        let starts = tokens.iter().enumerate().filter(|(_, token)| **token == START).map(|(at, _)| at + 1);
-        let users = starts.clone().filter(|at| tokens[*at..].starts_with(&self.model.vocab.tokenize("user\n"))).count();
-        let spoken = starts
-            .last()
+        let user = self.model.vocab.tokenize("user\n");
+        let starts = || tokens.iter().enumerate().filter(|(_, token)| **token == START).map(|(at, _)| at + 1);
+        let users = starts().filter(|at| tokens[*at..].starts_with(&user)).count();
+        let spoken = starts()
+            .next_back()
             .filter(|at| tokens[*at..].starts_with(&header))
             .map_or(tokens, |at| &tokens[at + header.len()..]);
         let replies = &self.model.script.replies;

@@ -101,6 +101,13 @@ pub struct PipSpec {
     pub parts: u32,
 }
 
+impl Entry {
+    /// Its name and its other names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.also.iter().map(String::as_str))
+    }
+}
+
 fn one() -> u32 {
     1
 }
@@ -173,9 +180,8 @@ impl Registry {
         if let Some(entry) = self.entries.iter().find(is_alias) {
             return Ok(entry);
         }
-        let starts = |entry: &&Entry| {
-            !wanted.is_empty() && self.names_of(entry).any(|name| names::normal(name).starts_with(&wanted))
-        };
+        let starts =
+            |entry: &&Entry| !wanted.is_empty() && entry.names().any(|name| names::normal(name).starts_with(&wanted));
         let mut starting = self.entries.iter().filter(starts);
         match (starting.next(), starting.next()) {
             (Some(entry), None) => Ok(entry),
@@ -187,7 +193,7 @@ impl Registry {
                 Err(Error::model(format!("'{name}' could be {}{more}", all.join(", "))).hint("type more of the name"))
             }
             (None, _) => {
-                let known = self.entries.iter().flat_map(|entry| self.names_of(entry));
+                let known = self.entries.iter().flat_map(Entry::names);
                 let nearest = names::nearest(name, known);
                 let error = Error::model(format!("no model is called '{name}'"));
                 Err(match nearest.as_slice() {
@@ -196,10 +202,6 @@ impl Registry {
                 })
             }
         }
-    }
-
-    fn names_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = &'a str> {
-        std::iter::once(entry.name.as_str()).chain(entry.also.iter().map(String::as_str))
     }
 }
 
@@ -244,7 +246,7 @@ mod tests {
         assert!(registry.find(&registry.default_model).is_ok());
         let mut seen = std::collections::BTreeMap::new();
         for entry in &registry.entries {
-            for name in registry.names_of(entry) {
+            for name in entry.names() {
                 assert_eq!(seen.insert(names::normal(name), name), None, "{name} twice");
             }
             if let Some(draft) = &entry.draft {

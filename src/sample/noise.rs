@@ -75,7 +75,8 @@ mod tests {
     fn neighbours_are_independent() {
         // Correlation of adjacent positions, tokens and seeds is within 5 standard errors of none.
         let n = 40_000;
-        let pairs: [(&str, fn(usize) -> (f32, f32)); 3] = [
+        type Pair = fn(usize) -> (f32, f32);
+        let pairs: [(&str, Pair); 3] = [
             ("positions", |i| (Noise::new(1).gumbel(i, Token(9)), Noise::new(1).gumbel(i + 1, Token(9)))),
             ("tokens", |i| (Noise::new(1).gumbel(4, Token(i as i32)), Noise::new(1).gumbel(4, Token(i as i32 + 1)))),
             ("seeds", |i| (Noise::new(i as u64).gumbel(4, Token(1)), Noise::new(i as u64 + 1).gumbel(4, Token(1)))),

@@ -68,12 +68,13 @@ impl Logits<'_> {
             best = Candidate { token: Token::from_index(index), logit };
             logit
         });
-        // A penalised entry was visited first whatever its id: an equal raw one with a smaller id wins.
-        if let Some(first) = self.raw.iter().take(best.token.index()).position(|&x| x == best.logit)
-            && !self.penalised.is_empty()
-            && !self.is_penalised(first)
-        {
-            best.token = Token::from_index(first);
+        if self.is_penalised(best.token.index()) {
+            // It was visited before the raw ones whatever its id: an equal one with a smaller id wins.
+            let before = self.raw.iter().take(best.token.index()).enumerate();
+            let equal = |&(index, logit): &(usize, &f32)| *logit >= best.logit && !self.is_penalised(index);
+            if let Some((first, _)) = before.into_iter().find(equal) {
+                best.token = Token::from_index(first);
+            }
         }
         best
     }

@@ -17,8 +17,15 @@ pub struct Terminal {
     pub stderr: bool,
     /// Whether escape sequences may go to stdout.
     pub colour: bool,
-    pub quiet: bool,
-    pub verbose: u8,
+    pub verbosity: Verbosity,
+}
+
+/// How much is said on stderr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Verbosity {
+    Quiet,
+    Normal,
+    Details,
 }
 
 impl Terminal {
@@ -32,25 +39,35 @@ impl Terminal {
             Colour::Auto => stdout && !dumb && !no_colour,
             Colour::Never => false,
         };
-        Self { stdout, stderr, colour, quiet: args.quiet, verbose: args.verbose }
+        let verbosity = match (args.quiet, args.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, 0) => Verbosity::Normal,
+            (false, _) => Verbosity::Details,
+        };
+        Self { stdout, stderr, colour, verbosity }
+    }
+
+    /// Whether bars and spinners may be drawn.
+    pub fn draws_progress(&self) -> bool {
+        self.stderr && self.verbosity > Verbosity::Quiet
     }
 
     /// A line for the user, on stderr.
     pub fn status(&self, line: &str) {
-        if !self.quiet {
+        if self.verbosity > Verbosity::Quiet {
             eprintln!("{}", clean::line(line));
         }
     }
 
     /// A line for somebody who asked for more.
     pub fn detail(&self, line: &str) {
-        if self.verbose > 0 {
+        if self.verbosity >= Verbosity::Details {
             eprintln!("{}", clean::line(line));
         }
     }
 
     pub fn warn(&self, line: &str) {
-        if !self.quiet {
+        if self.verbosity > Verbosity::Quiet {
             eprintln!("qchat: {}", clean::line(line));
         }
     }

@@ -20,7 +20,7 @@ impl Waiting {
         let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::hidden());
         bar.set_style(style("{msg} {bar:24} {percent}%"));
         bar.set_message(clean::line(message));
-        if terminal.stderr && !terminal.quiet {
+        if terminal.draws_progress() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         Self { bar }
@@ -53,7 +53,7 @@ impl Downloads {
 impl Progress for Downloads {
     fn begin(&mut self, name: &str, bytes: Option<u64>) {
         let size = bytes.map(|bytes| format!(" ({})", indicatif::HumanBytes(bytes))).unwrap_or_default();
-        if self.terminal.stderr && !self.terminal.quiet {
+        if self.terminal.draws_progress() {
             let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
             bar.set_style(style("{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
             bar.set_message(clean::line(name));

@@ -1,7 +1,7 @@
-//! Token ids of rendered conversations against scripts/reference_ids.py (Python's jinja2, arithmetic ids), through a model
+//! Token ids of rendered conversations against `scripts/reference_ids.py` (Python's jinja2, arithmetic ids), through a model
 //! file whose vocabulary is bytes and the template's special tokens.
 
-use qchat::chat::{Conversation, Message, Role, named};
+use qchat::chat::named;
 use qchat::engine::llama::LoadSettings;
 use qchat::generate::{Limits, Speaker};
 use qchat::interrupt::Interrupt;
@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::common::Sandbox;
 use crate::common::tiny::{Kind, Tiny};
+use crate::talks::Talk;
 
 #[derive(Deserialize)]
 struct Case {
@@ -24,39 +25,6 @@ struct Case {
 struct SpecialToken {
     text: String,
     kind: String,
-}
-
-/// One conversation with the ids that its prompt must have.
-#[derive(Deserialize)]
-pub struct Talk {
-    pub name: String,
-    system: Option<String>,
-    messages: Vec<Said>,
-    pub ids: Vec<i32>,
-    enable_thinking: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Said {
-    role: String,
-    content: String,
-    reasoning_content: Option<String>,
-}
-
-impl Talk {
-    fn conversation(&self) -> Conversation {
-        let mut talk = Conversation::new(self.system.clone());
-        for said in &self.messages {
-            let role = if said.role == "user" { Role::User } else { Role::Assistant };
-            talk.push(Message { role, content: said.content.clone(), reasoning: said.reasoning_content.clone() });
-        }
-        talk
-    }
-
-    /// The ids that `speaker` gives.
-    pub fn ids_of(&self, speaker: &Speaker) -> Vec<i32> {
-        speaker.prompt(&self.conversation()).unwrap().0.iter().map(|token| token.0).collect()
-    }
 }
 
 #[test]

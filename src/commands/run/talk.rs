@@ -127,7 +127,7 @@ impl Talk<'_> {
         match answer.finish {
             Finish::Interrupted => self.say("(stopped)"),
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
-                self.say("(the context is full)")
+                self.say("(the context is full)");
             }
             _ => {}
         }

@@ -102,7 +102,9 @@ impl Hub {
         let wanted = quant.to_lowercase();
         let gguf = |name: &str| {
             let name = name.to_lowercase();
-            name.ends_with(".gguf") && !name.contains("mmproj") && !name.contains("imatrix")
+            Path::new(&name).extension().is_some_and(|extension| extension == "gguf")
+                && !name.contains("mmproj")
+                && !name.contains("imatrix")
         };
         let all: Vec<String> =
             listing.siblings.into_iter().map(|file| file.rfilename).filter(|name| gguf(name)).collect();

@@ -133,7 +133,7 @@ impl Incoming {
 
     /// Checks size and digest, then gives the file its name. What is wrong is deleted. Answers the sha256.
     fn complete(self, wanted: &FileSpec, name: impl FnOnce(&str) -> PathBuf) -> Result<(String, PathBuf)> {
-        let digest: String = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex(&self.hash.finalize());
         let wrong = match (wanted.bytes, &wanted.sha256) {
             (Some(bytes), _) if bytes != self.bytes => Some(format!("it has {} bytes instead of {bytes}", self.bytes)),
             (_, Some(sha256)) if *sha256 != digest => Some(format!("its sha256 is {digest} instead of {sha256}")),
@@ -149,6 +149,14 @@ impl Incoming {
         std::fs::rename(&self.path, &target).map_err(|e| cannot_write(&target, &e))?;
         Ok((digest, target))
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
