@@ -38,10 +38,14 @@ impl Config {
                 return Err(Error::usage(format!("{} cannot be read: {error}", path.display())));
             }
         };
-        toml::from_str(&text).map_err(|error| {
+        let config: Self = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             Error::usage(format!("{}, line {line}: {}", path.display(), error.message()))
-        })
+        })?;
+        match config.sampling.problem() {
+            Some(problem) => Err(Error::usage(format!("{}: [sampling] {problem}", path.display()))),
+            None => Ok(config),
+        }
     }
 }
 

@@ -60,6 +60,23 @@ pub struct SamplingDefaults {
     pub repeat_penalty: Option<f32>,
 }
 
+impl SamplingDefaults {
+    /// The first value out of its range, in words.
+    pub fn problem(&self) -> Option<String> {
+        let values = [
+            ("temperature", self.temperature, 0.0, 10.0),
+            ("top_p", self.top_p, 0.0, 1.0),
+            ("min_p", self.min_p, 0.0, 1.0),
+            ("repeat_penalty", self.repeat_penalty, 0.1, 10.0),
+        ];
+        let wrong = |(name, value, low, high): (&str, Option<f32>, f32, f32)| {
+            let wrong = value.is_some_and(|value| !(low..=high).contains(&value));
+            wrong.then(|| format!("{name} must be from {low} to {high}"))
+        };
+        values.into_iter().find_map(wrong)
+    }
+}
+
 /// One place where a model's files can be had.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +237,9 @@ fn read(text: &str, name: &str) -> Result<File> {
         {
             return bad(&format!("there is no template '{template}'"));
         }
+        if let Some(problem) = entry.sampling.problem() {
+            return bad(&problem);
+        }
         for file in entry.sources.iter().flat_map(|source| &source.files) {
             if file.name.split('/').any(|part| part.is_empty() || part == ".." || part == ".")
                 || file.name.contains('\\')
@@ -293,6 +313,8 @@ mod tests {
         assert!(error.contains("my.toml, line 3") && error.contains("temprature"), "{error}");
         let error = read("[[model]]\nname = '../a'\n", "my.toml").err().unwrap().to_string();
         assert!(error.contains("must not"), "{error}");
+        let error = read("[[model]]\nname = 'a'\nsampling = { top_p = 2 }\n", "my.toml").err().unwrap().to_string();
+        assert!(error.contains("top_p must be from 0 to 1"), "{error}");
         let source = "[[model]]\nname = 'a'\n[[model.source]]\nhf = 'o/r'\nfiles = [{ name = '../x' }]\n";
         assert!(read(source, "my.toml").is_err());
     }

@@ -187,11 +187,22 @@ fn usable(file: &Path) -> Result<()> {
     if header.architecture().is_none() || header.tensors == 0 {
         return Err(Error::model(format!("{shown} is a GGUF without a model in it")));
     }
+    let architecture = header.architecture().unwrap_or_default();
+    if !generates_text(architecture) {
+        let message = format!("{shown} holds a {architecture} model, which does not write text");
+        return Err(Error::model(message).hint("take a text generation model"));
+    }
     let first = header.unsigned("split.no").unwrap_or(0) == 0;
     if header.splits() > 1 && !first {
         return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));
     }
     Ok(())
+}
+
+/// Encoders, vision projectors and speech parts are GGUF files too, and the engine would end the process on some.
+fn generates_text(architecture: &str) -> bool {
+    let others = ["clip", "t5", "t5encoder", "wavtokenizer-dec", "gemma-embedding", "llama-embed"];
+    !architecture.contains("bert") && !others.contains(&architecture)
 }
 
 #[cfg(test)]

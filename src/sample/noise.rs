@@ -71,11 +71,12 @@ mod tests {
         assert!(gap / 50_000.0 < 1.5);
     }
 
+    type Pair = fn(usize) -> (f32, f32);
+
     #[test]
     fn neighbours_are_independent() {
         // Correlation of adjacent positions, tokens and seeds is within 5 standard errors of none.
         let n = 40_000;
-        type Pair = fn(usize) -> (f32, f32);
         let pairs: [(&str, Pair); 3] = [
             ("positions", |i| (Noise::new(1).gumbel(i, Token(9)), Noise::new(1).gumbel(i + 1, Token(9)))),
             ("tokens", |i| (Noise::new(1).gumbel(4, Token(i as i32)), Noise::new(1).gumbel(4, Token(i as i32 + 1)))),
