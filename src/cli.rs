@@ -47,19 +47,26 @@ pub struct RunArgs {
     pub stop: Vec<String>,
 
     /// The most tokens of an answer
-    #[arg(long, value_name = "N", env = "QCHAT_MAX_TOKENS", hide_env = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", env = "QCHAT_MAX_TOKENS", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: Option<u32>,
 
     /// The most tokens of context; as many as the model was trained for where not given
-    #[arg(long, value_name = "N", env = "QCHAT_CTX", hide_env = true, value_parser = clap::value_parser!(u32).range(16..=16_777_216), hide_short_help = true)]
+    #[arg(long, value_name = "N", env = "QCHAT_CTX", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(16..=16_777_216), hide_short_help = true)]
     pub ctx: Option<u32>,
 
     /// CPU threads; one a physical core where not given
-    #[arg(long, value_name = "N", env = "QCHAT_THREADS", hide_env = true, value_parser = clap::value_parser!(u32).range(1..=512), hide_short_help = true)]
+    #[arg(long, value_name = "N", env = "QCHAT_THREADS", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=512), hide_short_help = true)]
     pub threads: Option<u32>,
 
     /// Layers on the GPU; all that fit where not given
-    #[arg(long, value_name = "N", env = "QCHAT_GPU_LAYERS", hide_env = true, hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "QCHAT_GPU_LAYERS",
+        hide_env = true,
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub gpu_layers: Option<u32>,
 
     /// What stdout gets
@@ -90,27 +97,27 @@ pub struct RunArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct SamplingArgs {
     /// Randomness: 0 is always the likeliest token
-    #[arg(long, value_name = "T", env = "QCHAT_TEMP", hide_env = true, value_parser = between::<0, 10>)]
+    #[arg(long, value_name = "T", env = "QCHAT_TEMP", hide_env = true, allow_negative_numbers = true, value_parser = between::<0, 10>)]
     pub temp: Option<f32>,
 
     /// Only the K likeliest tokens; 0 is all
-    #[arg(long, value_name = "K", env = "QCHAT_TOP_K", hide_env = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000), hide_short_help = true)]
+    #[arg(long, value_name = "K", env = "QCHAT_TOP_K", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=1_000_000), hide_short_help = true)]
     pub top_k: Option<u32>,
 
     /// The smallest set of tokens with this much probability
-    #[arg(long, value_name = "P", env = "QCHAT_TOP_P", hide_env = true, value_parser = between::<0, 1>, hide_short_help = true)]
+    #[arg(long, value_name = "P", env = "QCHAT_TOP_P", hide_env = true, allow_negative_numbers = true, value_parser = between::<0, 1>, hide_short_help = true)]
     pub top_p: Option<f32>,
 
     /// Only tokens with this share of the likeliest one's probability
-    #[arg(long, value_name = "P", env = "QCHAT_MIN_P", hide_env = true, value_parser = between::<0, 1>, hide_short_help = true)]
+    #[arg(long, value_name = "P", env = "QCHAT_MIN_P", hide_env = true, allow_negative_numbers = true, value_parser = between::<0, 1>, hide_short_help = true)]
     pub min_p: Option<f32>,
 
     /// Make recent tokens of the answer less likely; 1 is off
-    #[arg(long, value_name = "R", env = "QCHAT_REPEAT_PENALTY", hide_env = true, value_parser = penalty, hide_short_help = true)]
+    #[arg(long, value_name = "R", env = "QCHAT_REPEAT_PENALTY", hide_env = true, allow_negative_numbers = true, value_parser = penalty, hide_short_help = true)]
     pub repeat_penalty: Option<f32>,
 
     /// The same seed gives the same text
-    #[arg(long, value_name = "N", env = "QCHAT_SEED", hide_env = true)]
+    #[arg(long, value_name = "N", env = "QCHAT_SEED", hide_env = true, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
 

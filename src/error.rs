@@ -62,6 +62,14 @@ impl Error {
         Self::new(Kind::Model, message)
     }
 
+    /// A mistake in a TOML file: file and line are named, and the line is shown, since the message may not name the key.
+    pub fn in_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
+        let at = error.span().map_or(0, |span| span.start.min(text.len()));
+        let number = text[..at].matches('\n').count() + 1;
+        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+        Self::usage(format!("{name}, line {number} ({line}): {}", error.message()))
+    }
+
     pub fn interrupted() -> Self {
         Self::new(Kind::Interrupted, "interrupted")
     }

@@ -38,10 +38,8 @@ impl Config {
                 return Err(Error::usage(format!("{} cannot be read: {error}", path.display())));
             }
         };
-        let config: Self = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            Error::usage(format!("{}, line {line}: {}", path.display(), error.message()))
-        })?;
+        let config: Self =
+            toml::from_str(&text).map_err(|error| Error::in_toml(&path.display().to_string(), &text, &error))?;
         match config.sampling.problem() {
             Some(problem) => Err(Error::usage(format!("{}: [sampling] {problem}", path.display()))),
             None => Ok(config),
@@ -57,8 +55,10 @@ pub struct Settings {
     pub prompt: Option<String>,
     pub files: Vec<PathBuf>,
     pub reads_stdin: bool,
-    /// Text, `@FILE` already read.
+    /// Typed or from the environment; text, `@FILE` already read.
     pub system: Option<String>,
+    /// From config.toml: below the model's entry.
+    pub config_system: Option<String>,
     pub stops: Vec<String>,
     pub max_tokens: Option<usize>,
     pub n_ctx: Option<usize>,
@@ -87,10 +87,7 @@ impl Settings {
     pub fn new(args: RunArgs, paths: Paths) -> Result<Self> {
         let config = Config::load(&paths.config_file())?;
         let prompt = args.prompt.join(" ");
-        let system = match args.system {
-            Some(text) => Some(text_or_file(&text)?),
-            None => config.system,
-        };
+        let system = args.system.map(|text| text_or_file(&text)).transpose()?;
         Ok(Self {
             paths,
             model: args.model.or(config.default_model),
@@ -98,6 +95,7 @@ impl Settings {
             files: args.files,
             reads_stdin: !args.no_stdin,
             system,
+            config_system: config.system,
             stops: args.stop.into_iter().filter(|stop| !stop.is_empty()).collect(),
             max_tokens: args.max_tokens.map(|n| n as usize).or(config.max_tokens),
             n_ctx: args.ctx.map(|n| n as usize).or(config.context),

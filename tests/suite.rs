@@ -7,9 +7,25 @@ mod common;
 #[path = "common/talks.rs"]
 mod talks;
 
+#[path = "suite/answers.rs"]
+mod answers;
+#[path = "suite/bad_input.rs"]
+mod bad_input;
+#[path = "suite/downloads.rs"]
+mod downloads;
 #[path = "suite/engine.rs"]
 mod engine;
+#[path = "suite/one_shot.rs"]
+mod one_shot;
+#[path = "suite/outcome.rs"]
+mod outcome;
+#[path = "suite/packages.rs"]
+mod packages;
+#[path = "suite/precedence.rs"]
+mod precedence;
 #[path = "suite/prompt_ids.rs"]
 mod prompt_ids;
+#[path = "suite/server.rs"]
+mod server;
 #[path = "suite/turns.rs"]
 mod turns;

@@ -223,10 +223,7 @@ impl Registry {
 }
 
 fn read(text: &str, name: &str) -> Result<File> {
-    let file: File = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Error::usage(format!("{name}, line {line}: {}", error.message()))
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| Error::in_toml(name, text, &error))?;
     for entry in &file.models {
         let bad = |what: &str| Err(Error::usage(format!("{name}: model {}: {what}", entry.name)));
         if entry.name.is_empty() || entry.name.contains(['/', '\\', ':']) || entry.name.starts_with('.') {

@@ -82,6 +82,8 @@ impl Resolver<'_> {
 
     fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
         let (source, files) = self.on_disk(entry)?;
+        // A source with a path is meant even when nothing is there, but then it is not installed.
+        files.iter().all(|file| file.is_file()).then_some(())?;
         let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
         Some(Installed { entry, file: files.into_iter().next()?, bytes, quant: source.quant.clone() })
     }

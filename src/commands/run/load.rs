@@ -67,8 +67,9 @@ impl Loader<'_> {
 }
 
 impl Loaded {
-    /// The system prompt: typed or configured, else the entry's.
+    /// The system prompt: typed, else the entry's, else the configured one.
     pub(super) fn system(&self, settings: &Settings) -> Option<String> {
-        settings.system.clone().or_else(|| self.entry.as_ref()?.system.clone())
+        let own = || self.entry.as_ref()?.system.clone();
+        settings.system.clone().or_else(own).or_else(|| settings.config_system.clone())
     }
 }
