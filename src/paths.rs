@@ -73,3 +73,9 @@ impl Paths {
 pub fn non_empty(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
+
+/// Whether a file is not there, also because a part of its path is no folder.
+pub fn is_missing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::cli::{OutputFormat, RunArgs, SamplingArgs, Visibility};
 use crate::error::{Error, Result};
 use crate::models::{Entry, SamplingDefaults};
-use crate::paths::Paths;
+use crate::paths::{self, Paths};
 use crate::sample::Sampling;
 
 /// What config.toml may say.
@@ -31,7 +31,7 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if paths::is_missing(&error) => {
                 return Ok(Self::default());
             }
             Err(error) => {

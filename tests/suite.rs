@@ -27,5 +27,9 @@ mod precedence;
 mod prompt_ids;
 #[path = "suite/server.rs"]
 mod server;
+#[path = "suite/pty.rs"]
+mod pty;
+#[path = "suite/repl.rs"]
+mod repl;
 #[path = "suite/turns.rs"]
 mod turns;

@@ -154,7 +154,7 @@ impl Registry {
         let mut registry = Self::parse(SHIPPED, "the shipped models.toml")?;
         match std::fs::read_to_string(user) {
             Ok(text) => registry.lay_over(&text, &user.display().to_string())?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if crate::paths::is_missing(&error) => {}
             Err(error) => {
                 return Err(Error::usage(format!("{} cannot be read: {error}", user.display())));
             }

@@ -176,16 +176,27 @@ impl AnswerSink {
     }
 
     fn put(&mut self, text: &str) {
+        self.write_out(text);
+        self.ends_with_newline = text.ends_with('\n');
+    }
+
+    /// An escape sequence: it moves nothing, so the line ends where it ended.
+    fn style(&mut self, sequence: &str) {
+        if self.colour {
+            self.write_out(sequence);
+        }
+    }
+
+    fn write_out(&mut self, text: &str) {
         let mut out = io::stdout().lock();
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             self.failure = Some(error);
         }
-        self.ends_with_newline = text.ends_with('\n');
     }
 
     fn leave_part(&mut self) {
-        if self.last_part == Some(Part::Reasoning) && self.colour {
-            self.put("\x1b[0m");
+        if self.last_part == Some(Part::Reasoning) {
+            self.style("\x1b[0m");
         }
     }
 }
@@ -200,14 +211,21 @@ impl Sink for AnswerSink {
         }
         match self.format {
             OutputFormat::Text => {
-                let text = self.cleaner.as_mut().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean(text));
+                let mut text = self.cleaner.as_mut().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean(text));
                 if self.last_part != Some(part) {
+                    // Models put <think> on a line of its own; the rest of that line says nothing.
+                    if part == Part::Reasoning {
+                        text = text.trim_start().to_owned();
+                        if text.is_empty() {
+                            return Ok(());
+                        }
+                    }
                     self.leave_part();
                     if self.last_part.is_some() {
                         self.put(if self.ends_with_newline { "\n" } else { "\n\n" });
                     }
-                    if part == Part::Reasoning && self.colour {
-                        self.put("\x1b[2m");
+                    if part == Part::Reasoning {
+                        self.style("\x1b[2m");
                     }
                     self.last_part = Some(part);
                 }

@@ -121,7 +121,10 @@ impl Completer for Assistance {
         let pair = |name: &str| Pair { display: name.to_owned(), replacement: format!("{name} ") };
         if let Some(start) = typed.strip_prefix("/model ") {
             let names = self.models.iter().filter(|name| name.starts_with(start)).map(|name| pair(name));
-            return Ok((pos - start.len(), names.collect()));
+            let names: Vec<Pair> = names.collect();
+            if !names.is_empty() {
+                return Ok((pos - start.len(), names));
+            }
         }
         if typed.starts_with('/') && !typed.contains(char::is_whitespace) {
             let names = slash::COMMANDS.iter().map(|(name, ..)| *name).filter(|name| name.starts_with(typed));

@@ -34,13 +34,20 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
         sampling: settings.sampling.clone(),
         max_tokens: settings.max_tokens,
         stops: settings.stops.clone(),
-        reasoning: settings.reasoning.unwrap_or(Visibility::Show),
+        // A pipe gets no thoughts unless they are asked for.
+        reasoning: settings.reasoning.unwrap_or(if loader.terminal.stdout {
+            Visibility::Show
+        } else {
+            Visibility::Hide
+        }),
         last: None,
     };
     talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
     loop {
+        let input = lines.read()?;
+        // A Ctrl-C that came before what is to be done now is not meant for it.
         loader.interrupt.take();
-        match lines.read()? {
+        match input {
             Input::End => return Ok(ExitCode::SUCCESS),
             Input::Cancelled { .. } => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
             Input::Message(message) if message.trim().is_empty() => {}
@@ -125,7 +132,14 @@ impl Talk<'_> {
         let answer = answer?;
         sink.finish()?;
         match answer.finish {
-            Finish::Interrupted => self.say("(stopped)"),
+            Finish::Interrupted => {
+                let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
+                // The terminal has put ^C where a line would have begun.
+                if self.terminal().stderr && (said.is_empty() || said.ends_with('\n')) {
+                    self.say("");
+                }
+                self.say("(stopped)");
+            }
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
                 self.say("(the context is full)");
             }
@@ -150,16 +164,19 @@ impl Talk<'_> {
         if prompt.0.len() + LEAST_ROOM.min(max / 8) <= max {
             return Ok(prompt);
         }
+        let mut shorter = self.conversation.clone();
         let mut dropped = 0;
         while prompt.0.len() > max / 3 * 2 {
-            let gone = self.conversation.drop_oldest();
+            let gone = shorter.drop_oldest();
             if gone == 0 {
                 break;
             }
             dropped += gone;
-            prompt = self.loaded.speaker.prompt(&self.conversation)?;
+            prompt = self.loaded.speaker.prompt(&shorter)?;
         }
-        if dropped > 0 {
+        // A message that does not fit even alone is refused, and costs the talk nothing.
+        if dropped > 0 && prompt.0.len() < max {
+            self.conversation = shorter;
             self.say(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
         }
         Ok(prompt)
@@ -175,9 +192,14 @@ impl Talk<'_> {
             }
             Slash::System(None) => self.say(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
             Slash::System(Some(text)) => {
-                let text = text.trim_matches('"');
+                let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                let text = quoted.unwrap_or(text);
                 self.conversation.system = (!text.is_empty()).then(|| text.to_owned());
-                self.say("the system prompt is set; it counts from the next message on");
+                self.say(if text.is_empty() {
+                    "there is no system prompt from the next message on"
+                } else {
+                    "the system prompt is set; it counts from the next message on"
+                });
             }
             Slash::Clear => {
                 self.conversation.clear();
@@ -245,7 +267,7 @@ impl Talk<'_> {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        let bad = |what: String| Error::usage(format!("/set {name} {value}: {what}"));
+        let bad = |what: String| Error::usage(format!("{}: {what}", format!("/set {name} {value}").trim_end()));
         let number = |low, high| cli::in_range(value, low, high).map_err(bad);
         let whole = || value.parse::<u64>().map_err(|_| bad("a whole number is needed".into()));
         match name {
