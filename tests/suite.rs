@@ -31,5 +31,9 @@ mod server;
 mod pty;
 #[path = "suite/repl.rs"]
 mod repl;
+#[path = "suite/repl_keys.rs"]
+mod repl_keys;
+#[path = "suite/repl_stops.rs"]
+mod repl_stops;
 #[path = "suite/turns.rs"]
 mod turns;

@@ -2,11 +2,10 @@
 
 use serde_json::json;
 
-use super::pty::{CTRL_C, CTRL_D, Pty, UP};
+use super::pty::{CTRL_C, CTRL_D, Pty};
 use crate::common::Sandbox;
 
 const HELP: &str = "model - /help for commands, Ctrl-D to leave";
-const EXPLAINS: &str = "Ctrl-D or /quit leaves; Ctrl-C stops an answer";
 
 #[test]
 fn two_messages_and_the_end() {
@@ -31,77 +30,6 @@ fn two_messages_and_the_end() {
     assert_eq!(shell.wait_exit(), 0);
     assert_eq!(shell.rows(), [HELP, ">>>", "then"]);
     assert!(!shell.with_screen(vt100::Screen::bracketed_paste));
-}
-
-#[test]
-fn the_history_is_there_in_the_next_session() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script(&["One.", "Two."]);
-    let mut pty = Pty::talk(&sandbox, &model, &[]);
-    pty.line("first 你好");
-    pty.at_prompt();
-    pty.line("/show");
-    pty.at_prompt();
-    pty.line("\"\"\"");
-    pty.line("a");
-    pty.line("b\"\"\"");
-    pty.ends_with(&["Two.", ">>>"]);
-    pty.leave();
-    let mut pty = Pty::talk(&sandbox, &model, &[]);
-    pty.send(UP);
-    pty.ends_with(&[">>> \"\"\"", "a", "b\"\"\""]);
-    // From the first row of a block on, Up goes to the line before.
-    pty.send(&UP.repeat(3));
-    pty.ends_with(&[">>> /show"]);
-    pty.send(UP);
-    pty.ends_with(&[">>> first 你好"]);
-    pty.send("\r");
-    pty.ends_with(&[">>> first 你好", "One.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
-fn blocks_backslashes_and_pastes_are_one_message() {
-    let sandbox = Sandbox::new();
-    let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One.", "Two.", "Three.", "Four."]), &[]);
-    pty.line("\"\"\"");
-    pty.line("a");
-    pty.line("b");
-    pty.line("\"\"\"");
-    pty.ends_with(&[">>> \"\"\"", "a", "b", "\"\"\"", "One.", ">>>"]);
-    pty.line("c\\");
-    pty.line("d");
-    pty.ends_with(&[">>> c\\", "d", "Two.", ">>>"]);
-    pty.send("\x1b[200~e\nf\r\ng\rh\x1b[201~");
-    pty.ends_with(&["Two.", ">>> e", "f", "g", "h"]);
-    pty.send("\r");
-    pty.ends_with(&["h", "Three.", ">>>"]);
-    for message in ["e f g h", "c d", "a b"] {
-        pty.line("/undo");
-        pty.ends_with(&[">>> /undo", &format!("taken back: {message}"), ">>>"]);
-    }
-    // A pasted line end does not send.
-    pty.send("\x1b[200~line\n\x1b[201~");
-    pty.ends_with(&[">>> line"]);
-    pty.send("\r");
-    pty.ends_with(&["One.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
-fn tab_completes_commands_models_and_paths() {
-    let sandbox = Sandbox::new();
-    let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One."]), &[]);
-    pty.send("/he\t");
-    pty.ends_with(&[">>> /help"]);
-    pty.send("\x15/model qwen2.5-0\t");
-    pty.ends_with(&[">>> /model qwen2.5-0.5b"]);
-    pty.send("\x15/model ./mod\t");
-    pty.ends_with(&[">>> /model ./model.script"]);
-    pty.send("\x15read mod\t");
-    pty.ends_with(&[">>> read model.script"]);
-    pty.send("\x15");
-    pty.leave();
 }
 
 #[test]
@@ -234,137 +162,6 @@ fn another_model_takes_the_talk_over_and_a_missing_one_does_not() {
 }
 
 #[test]
-fn ctrl_c_while_it_loads_ends_the_program() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script_with(&["One."], json!({ "load_ms": 60_000 }));
-    let argv = [env!("CARGO_BIN_EXE_qchat"), "run", model.to_str().unwrap()];
-    let mut pty = Pty::command(&sandbox, (40, 80), &argv, &[]);
-    pty.wait_for("loading model");
-    pty.send(CTRL_C);
-    assert_eq!(pty.wait_exit(), 130);
-    // No prompt was there, and the shell's next one begins a line.
-    assert!(!pty.rows().concat().contains(">>>"), "{:?}", pty.rows());
-    assert_eq!(pty.with_screen(|screen| screen.cursor_position().1), 0);
-}
-
-#[test]
-fn ctrl_c_while_it_reads_leaves_a_talk_that_goes_on() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script_with(&["One.", "Two."], json!({ "row_ms": 1 }));
-    let mut pty = Pty::talk_in(&sandbox, (40, 200), &model, &[]);
-    pty.line("a");
-    pty.ends_with(&["One.", ">>>"]);
-    pty.line(&format!("\"\"\"\n{}\n\"\"\"", "long\n".repeat(2)));
-    pty.ends_with(&["Two.", ">>>"]);
-    pty.line("/undo");
-    pty.at_prompt();
-    pty.line(&format!("\x1b[200~{}\x1b[201~", "word ".repeat(700)));
-    pty.at_work();
-    pty.send(CTRL_C);
-    pty.ends_with(&["(stopped)", ">>>"]);
-    // The message stays, and what follows joins it.
-    pty.line("/retry");
-    pty.at_work();
-    pty.send(CTRL_C);
-    pty.ends_with(&[">>> /retry", "^C", "(stopped)", ">>>"]);
-    pty.line("/undo");
-    pty.at_prompt();
-    pty.line("c");
-    pty.ends_with(&[">>> c", "Two.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
-fn ctrl_c_while_it_answers_keeps_what_was_said() {
-    let sandbox = Sandbox::new();
-    let long = "one two three ".repeat(100);
-    let model = sandbox.script_with(&[&long, "Two."], json!({ "row_ms": 4 }));
-    let mut pty = Pty::talk(&sandbox, &model, &[]);
-    pty.line("a");
-    pty.wait_for("one two");
-    pty.send(CTRL_C);
-    pty.ends_with(&["(stopped)", ">>>"]);
-    pty.wait_for("^C");
-    // What was said is an answer: the next message is the second one.
-    pty.line("b");
-    pty.ends_with(&[">>> b", "Two.", ">>>"]);
-    pty.line("/stats");
-    pty.wait_for(" cached), first token after");
-    pty.leave();
-}
-
-#[test]
-fn ctrl_c_at_a_prompt_explains_how_to_leave() {
-    let sandbox = Sandbox::new();
-    let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One."]), &[]);
-    pty.send(CTRL_C);
-    pty.ends_with(&[EXPLAINS, ">>>"]);
-    pty.send("half a message");
-    pty.wait_for("half a message");
-    pty.send(CTRL_C);
-    pty.at_prompt();
-    pty.line("hi");
-    pty.ends_with(&[">>> hi", "One.", ">>>"]);
-    pty.line("\"\"\"");
-    pty.send("half a block");
-    pty.send(CTRL_C);
-    pty.at_prompt();
-    // A signal from elsewhere at a prompt does not stop the answer that comes next.
-    pty.interrupt();
-    pty.line("hi");
-    pty.ends_with(&[">>> hi", "One.", ">>>"]);
-    // Ctrl-D with something typed does not leave.
-    pty.send("x\x04y\r");
-    pty.ends_with(&[">>> xy", "One.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
-fn wide_characters_take_two_cells() {
-    for cols in [40, 80] {
-        let sandbox = Sandbox::new();
-        let long = "你".repeat(25);
-        let model = sandbox.script(&[&format!("{long}！"), "😀 ok", "Three."]);
-        let mut pty = Pty::talk_in(&sandbox, (30, cols), &model, &[]);
-        pty.line("你好");
-        pty.ends_with(&[">>> 你好", &format!("{long}！"), ">>>"]);
-        let wide = |row, col| pty.with_screen(|screen| screen.cell(row, col).unwrap().is_wide());
-        let top = pty.with_screen(|screen| screen.rows(0, cols).position(|row| row == ">>> 你好")).unwrap() as u16;
-        assert!(wide(top, 4) && !wide(top, 5) && wide(top, 6), "{:?}", pty.rows());
-        assert!(wide(top + 1, 0) && wide(top + 1, 38), "{:?}", pty.rows());
-        // Erasing takes one character, not one cell; moving too.
-        pty.send("😀好x\x7f\x7f\x1b[Da\x1b[C你");
-        pty.ends_with(&[">>> a😀你"]);
-        assert_eq!(pty.with_screen(|screen| screen.cursor_position().1), 4 + 5);
-        pty.send("\r");
-        pty.ends_with(&[">>> a😀你", "😀 ok", ">>>"]);
-        // A line that wraps, with the last cell of a row left empty.
-        let typed = format!("x{}", "好".repeat(40));
-        pty.send(&typed);
-        pty.wait("all that was typed", || pty.rows().concat().ends_with(&format!(">>> {typed}")));
-        pty.send("\r");
-        pty.ends_with(&["Three.", ">>>"]);
-        pty.leave();
-    }
-}
-
-#[test]
-fn the_screen_may_change_its_size() {
-    let sandbox = Sandbox::new();
-    let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One."]), &[]);
-    pty.resize(20, 30);
-    pty.send(&"ab".repeat(20));
-    // Whether the editor or the terminal broke the line, it goes on in the next row.
-    pty.wait("all that was typed", || {
-        let cursor = pty.with_screen(vt100::Screen::cursor_position);
-        cursor == (2, 14) && pty.rows().concat().ends_with(&format!(">>> {}", "ab".repeat(20)))
-    });
-    pty.send("\r");
-    pty.ends_with(&["One.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
 fn control_sequences_of_a_model_do_not_reach_the_terminal() {
     let sandbox = Sandbox::new();
     let model = sandbox.script(&["a\u{1b}]52;c;aGk=\u{7}b\u{1b}[2Jc\u{9b}31md"]);
@@ -420,20 +217,6 @@ fn a_pipe_gets_answers_and_nothing_else() {
 }
 
 #[test]
-fn what_is_typed_during_an_answer_is_the_next_message() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script_with(&["one two three four", "Two.", "Three."], json!({ "row_ms": 5 }));
-    let mut pty = Pty::talk(&sandbox, &model, &[]);
-    pty.line("a");
-    pty.wait_for("one");
-    pty.send("b\r");
-    pty.ends_with(&[">>> b", "Two.", ">>>"]);
-    pty.line("c");
-    pty.ends_with(&[">>> c", "Three.", ">>>"]);
-    pty.leave();
-}
-
-#[test]
 fn a_full_context_drops_the_oldest_messages_and_says_so() {
     let sandbox = Sandbox::new();
     let model = sandbox.script_with(&["One.", "Two."], json!({ "context": 90 }));
@@ -470,21 +253,4 @@ fn a_home_that_cannot_be_written_to_is_warned_of_once() {
     pty.ends_with(&[">>> b", "Two.", ">>>"]);
     assert_eq!(pty.rows().iter().filter(|row| row.contains("/dev/null/x")).count(), 1, "{:?}", pty.rows());
     pty.leave();
-}
-
-#[test]
-fn a_dumb_terminal_gets_no_escape_sequences() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script(&["<think>hm</think>One.", "Two."]);
-    let argv = [env!("CARGO_BIN_EXE_qchat"), "run", model.to_str().unwrap()];
-    let mut pty = Pty::command(&sandbox, (40, 80), &argv, &[("TERM", "dumb")]);
-    pty.wait_for(">>>");
-    pty.line("hi");
-    pty.wait_for("One.");
-    pty.line("\"\"\"");
-    pty.line("more\"\"\"");
-    pty.wait_for("Two.");
-    pty.send(CTRL_D);
-    assert_eq!(pty.wait_exit(), 0);
-    assert!(!pty.bytes().contains(&0x1b), "{:?}", String::from_utf8_lossy(&pty.bytes()));
 }
