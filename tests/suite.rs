@@ -25,8 +25,6 @@ mod packages;
 mod precedence;
 #[path = "suite/prompt_ids.rs"]
 mod prompt_ids;
-#[path = "suite/server.rs"]
-mod server;
 #[path = "suite/pty.rs"]
 mod pty;
 #[path = "suite/repl.rs"]
@@ -35,5 +33,7 @@ mod repl;
 mod repl_keys;
 #[path = "suite/repl_stops.rs"]
 mod repl_stops;
+#[path = "suite/server.rs"]
+mod server;
 #[path = "suite/turns.rs"]
 mod turns;
