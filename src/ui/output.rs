@@ -59,6 +59,11 @@ impl Terminal {
         }
     }
 
+    /// A line that was asked for by a command: quiet or not, it is the answer.
+    pub fn reply(&self, line: &str) {
+        eprintln!("{}", clean::line(line));
+    }
+
     /// A line for somebody who asked for more.
     pub fn detail(&self, line: &str) {
         if self.verbosity >= Verbosity::Details {

@@ -42,8 +42,12 @@ impl Pty {
         command.args(&argv[1..]);
         command.cwd(sandbox.home.path());
         command.env_clear();
-        sandbox.environment().iter().for_each(|(name, value)| command.env(name, value));
-        env.iter().for_each(|(name, value)| command.env(name, value));
+        for (name, value) in sandbox.environment() {
+            command.env(name, value);
+        }
+        for (name, value) in env {
+            command.env(name, value);
+        }
         let child = pair.slave.spawn_command(command).unwrap();
         let mut output = pair.master.try_clone_reader().unwrap();
         let seen = Arc::new(Mutex::new(Seen { parser: vt100::Parser::new(rows, cols, 0), bytes: Vec::new() }));
@@ -66,9 +70,9 @@ impl Pty {
     }
 
     pub fn talk_in(sandbox: &Sandbox, size: (u16, u16), model: &Path, args: &[&str]) -> Self {
-        let mut argv = vec![env!("CARGO_BIN_EXE_qchat"), "run", model.to_str().unwrap()];
-        argv.extend(args);
-        let pty = Self::command(sandbox, size, &argv, &[]);
+        let mut words = vec![env!("CARGO_BIN_EXE_qchat"), "run", model.to_str().unwrap()];
+        words.extend(args);
+        let pty = Self::command(sandbox, size, &words, &[]);
         pty.at_prompt();
         pty
     }

@@ -149,7 +149,7 @@ fn another_model_takes_the_talk_over_and_a_missing_one_does_not() {
     pty.line("/model ./slow.script");
     pty.at_work();
     pty.send(CTRL_C);
-    pty.at_prompt();
+    pty.ends_with(&["(stopped)", ">>>"]);
     pty.line("/model");
     pty.ends_with(&[">>> /model", "model", ">>>"]);
     pty.line("b");
@@ -252,5 +252,27 @@ fn a_home_that_cannot_be_written_to_is_warned_of_once() {
     pty.line("b");
     pty.ends_with(&[">>> b", "Two.", ">>>"]);
     assert_eq!(pty.rows().iter().filter(|row| row.contains("/dev/null/x")).count(), 1, "{:?}", pty.rows());
+    pty.leave();
+}
+
+#[test]
+fn stats_and_quiet_change_what_is_said_around_answers() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script(&["One."]);
+    let mut pty = Pty::talk_in(&sandbox, (40, 200), &model, &["--stats"]);
+    pty.line("hi");
+    pty.wait_for("prompt 21 tokens (0 cached), first token after ");
+    pty.at_prompt();
+    assert!(pty.rows().iter().any(|row| row.ends_with(" t/s, 4 tokens")), "{:?}", pty.rows());
+    pty.leave();
+    // Quiet or not, a command gets its answer.
+    let mut pty = Pty::talk(&sandbox, &model, &["-q"]);
+    pty.line("/model");
+    pty.ends_with(&[">>> /model", "model", ">>>"]);
+    pty.line("/frob");
+    pty.ends_with(&["qchat: there is no command /frob. /help lists them", ">>>"]);
+    pty.line("/clear");
+    pty.ends_with(&[">>> /clear", ">>>"]);
+    assert_eq!(pty.rows()[0], ">>> /model");
     pty.leave();
 }

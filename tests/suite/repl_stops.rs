@@ -106,3 +106,19 @@ fn what_is_typed_during_an_answer_is_the_next_message() {
     pty.ends_with(&[">>> c", "Three.", ">>>"]);
     pty.leave();
 }
+
+#[test]
+fn a_retry_that_is_stopped_before_it_answers_keeps_the_answer() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script_with(&["One.", "Two."], json!({ "row_ms": 2, "can_trim": false }));
+    let mut pty = Pty::talk_in(&sandbox, (40, 200), &model, &[]);
+    pty.line(&"word ".repeat(100));
+    pty.ends_with(&["One.", ">>>"]);
+    pty.line("/retry");
+    pty.at_work();
+    pty.send(CTRL_C);
+    pty.ends_with(&[">>> /retry", "^C", "(stopped)", ">>>"]);
+    pty.line("b");
+    pty.ends_with(&[">>> b", "Two.", ">>>"]);
+    pty.leave();
+}

@@ -61,7 +61,7 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
                     Ok(()) => {}
                     // What cannot be answered is said, and the talk goes on.
                     Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
-                    Err(_) => {}
+                    Err(_) => talk.stopped(true),
                 }
             }
         }
@@ -94,6 +94,19 @@ impl Talk<'_> {
 
     fn say(&self, line: &str) {
         self.terminal().status(line);
+    }
+
+    /// Says that Ctrl-C was heard. The terminal has put ^C where the answer was, perhaps at the beginning of a line.
+    fn stopped(&self, at_line_start: bool) {
+        if at_line_start && self.terminal().stderr {
+            self.say("");
+        }
+        self.say("(stopped)");
+    }
+
+    /// What a command asked for.
+    fn reply(&self, line: &str) {
+        self.terminal().reply(line);
     }
 
     fn title(&self) -> String {
@@ -134,11 +147,7 @@ impl Talk<'_> {
         match answer.finish {
             Finish::Interrupted => {
                 let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
-                // The terminal has put ^C where a line would have begun.
-                if self.terminal().stderr && (said.is_empty() || said.ends_with('\n')) {
-                    self.say("");
-                }
-                self.say("(stopped)");
+                self.stopped(said.is_empty() || said.ends_with('\n'));
             }
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
                 self.say("(the context is full)");
@@ -186,11 +195,11 @@ impl Talk<'_> {
         match command {
             Slash::Help => {
                 for (name, arguments, what) in slash::COMMANDS {
-                    self.say(&format!("  {:<22} {what}", format!("{name} {arguments}")));
+                    self.reply(&format!("  {:<22} {what}", format!("{name} {arguments}")));
                 }
-                self.say("  \"\"\" begins and ends a message of several lines; a trailing \\ goes on in the next");
+                self.reply("  \"\"\" begins and ends a message of several lines; a trailing \\ goes on in the next");
             }
-            Slash::System(None) => self.say(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
+            Slash::System(None) => self.reply(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
             Slash::System(Some(text)) => {
                 let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 let text = quoted.unwrap_or(text);
@@ -206,23 +215,29 @@ impl Talk<'_> {
                 self.say("the talk is forgotten");
             }
             Slash::Retry => {
+                let before = self.conversation.clone();
                 if !self.conversation.retract_answer() {
                     return Err(Error::usage("there is nothing to retry"));
                 }
                 self.sampling.seed = self.sampling.seed.wrapping_add(1);
-                return self.answer();
+                let answered = self.answer();
+                if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
+                    // An answer that did not come does not replace the one that there was.
+                    self.conversation = before;
+                }
+                return answered;
             }
             Slash::Undo => match self.conversation.undo() {
-                Some(message) => self.say(&format!("taken back: {message}")),
-                None => self.say("there is nothing to undo"),
+                Some(message) => self.reply(&format!("taken back: {message}")),
+                None => self.reply("there is nothing to undo"),
             },
             Slash::Set(None) | Slash::Show => self.show(),
             Slash::Set(Some((name, value))) => self.set(name, value)?,
             Slash::Stats => match &self.last {
-                Some(answer) => self.say(&report::line(answer)),
-                None => self.say("nothing was answered yet"),
+                Some(answer) => self.reply(&report::line(answer)),
+                None => self.reply("nothing was answered yet"),
             },
-            Slash::Model(None) => self.say(&self.title()),
+            Slash::Model(None) => self.reply(&self.title()),
             Slash::Model(Some(name)) => self.switch(name)?,
             Slash::Unknown(name) => {
                 return Err(Error::usage(format!("there is no command {name}")).hint("/help lists them"));
@@ -245,25 +260,28 @@ impl Talk<'_> {
     fn show(&self) {
         let s = self.sampling.for_model(self.loaded.entry.as_ref());
         let session = self.loaded.speaker.session();
-        self.say(&format!("model           {}", self.title()));
-        self.say(&format!(
+        self.reply(&format!("model           {}", self.title()));
+        self.reply(&format!(
             "context         {} of at most {} tokens, {} used",
             session.n_ctx(),
             session.max_context(),
             session.held().len()
         ));
-        self.say(&format!("temperature     {}", s.temperature));
-        self.say(&format!("top_k           {}", s.top_k));
-        self.say(&format!("top_p           {}", s.top_p));
-        self.say(&format!("min_p           {}", s.min_p));
-        self.say(&format!("repeat_penalty  {}", s.repeat_penalty));
-        self.say(&format!("seed            {}", s.seed));
-        self.say(&format!("max_tokens      {}", self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())));
-        self.say(&format!(
+        self.reply(&format!("temperature     {}", s.temperature));
+        self.reply(&format!("top_k           {}", s.top_k));
+        self.reply(&format!("top_p           {}", s.top_p));
+        self.reply(&format!("min_p           {}", s.min_p));
+        self.reply(&format!("repeat_penalty  {}", s.repeat_penalty));
+        self.reply(&format!("seed            {}", s.seed));
+        self.reply(&format!(
+            "max_tokens      {}",
+            self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())
+        ));
+        self.reply(&format!(
             "stop            {}",
             if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }
         ));
-        self.say(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
+        self.reply(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
