@@ -1,12 +1,16 @@
 //! The line editor of the REPL: history, several lines, pasted blocks, completion. Knows no model.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Behavior, Config, Context, Editor, Helper, Highlighter, Hinter};
+use rustyline::{
+    Behavior, Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, Helper,
+    Highlighter, Hinter, KeyCode, KeyEvent, Modifiers, RepeatCount,
+};
 
 use super::output::Terminal;
 use super::slash;
@@ -16,10 +20,8 @@ use crate::error::{Error, Result};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
     Message(String),
-    /// Ctrl-C; whether something had been typed.
-    Cancelled {
-        empty: bool,
-    },
+    /// Ctrl-C.
+    Cancelled,
     /// Ctrl-D, or the end of the input.
     End,
 }
@@ -29,6 +31,7 @@ pub struct Lines {
     editor: Editor<Assistance, DefaultHistory>,
     history: Option<PathBuf>,
     terminal: Terminal,
+    continued: Continued,
 }
 
 const HISTORY: usize = 10_000;
@@ -49,28 +52,31 @@ impl Lines {
             .behavior(if terminal.stdout { Behavior::Stdio } else { Behavior::PreferTerm })
             .build();
         let mut editor = Editor::with_config(config).map_err(unusable)?;
+        let continued = Continued::default();
+        let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
+        editor.bind_sequence(enter, EventHandler::Conditional(Box::new(continued.clone())));
         editor.set_helper(Some(Assistance { files: FilenameCompleter::new(), models }));
         if let Some(path) = &history {
             // A history that is not there yet, or cannot be read, is an empty one.
             let _ = editor.load_history(path);
         }
-        Ok(Self { editor, history, terminal })
+        Ok(Self { editor, history, terminal, continued })
     }
 
-    /// The next message, `"""` and trailing backslashes resolved.
+    /// The next message, `"""` resolved.
     ///
     /// # Errors
     /// When the terminal fails.
     pub fn read(&mut self) -> Result<Input> {
         match self.editor.readline(">>> ") {
             Ok(line) => {
-                let message = joined(&line);
+                let message = joined(&line, &self.continued.take());
                 if !message.trim().is_empty() {
                     self.remember(&line);
                 }
                 Ok(Input::Message(message))
             }
-            Err(ReadlineError::Interrupted) => Ok(Input::Cancelled { empty: true }),
+            Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
             Err(ReadlineError::Eof) => Ok(Input::End),
             Err(error) => Err(Error::failed(format!("the terminal cannot be read: {error}"))),
         }
@@ -89,13 +95,39 @@ impl Lines {
     }
 }
 
-/// Resolves `"""` blocks and lines that end in a backslash.
-fn joined(line: &str) -> String {
+/// Enter behind a backslash at the end begins a new line. Where that happened is remembered, since a pasted text may
+/// hold backslashes of its own.
+#[derive(Clone, Default)]
+struct Continued(Arc<Mutex<Vec<usize>>>);
+
+impl Continued {
+    fn take(&self) -> Vec<usize> {
+        self.0.lock().map(|mut places| std::mem::take(&mut *places)).unwrap_or_default()
+    }
+}
+
+impl ConditionalEventHandler for Continued {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let place = context.line().strip_suffix('\\').filter(|_| context.pos() == context.line().len())?.len();
+        self.0.lock().ok()?.push(place);
+        Some(Cmd::Newline)
+    }
+}
+
+/// Resolves `"""` blocks, and takes out the backslashes at `continued`.
+fn joined(line: &str, continued: &[usize]) -> String {
+    let mut line = line.to_owned();
+    for &place in continued.iter().rev() {
+        // Elsewhere by now, if the line was edited: then it stays.
+        if line.get(place..).is_some_and(|rest| rest.starts_with("\\\n")) {
+            line.remove(place);
+        }
+    }
     let trimmed = line.trim();
     if let Some(inner) = trimmed.strip_prefix("\"\"\"").and_then(|rest| rest.strip_suffix("\"\"\"")) {
         return inner.strip_prefix('\n').unwrap_or(inner).trim_end_matches('\n').to_owned();
     }
-    line.replace("\\\n", "\n").trim_end_matches('\n').to_owned()
+    line.trim_end_matches('\n').to_owned()
 }
 
 #[derive(Helper, Hinter, Highlighter)]
@@ -108,8 +140,7 @@ impl Validator for Assistance {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
         let text = context.input();
         let open = text.trim_start().starts_with("\"\"\"") && text.matches("\"\"\"").count() < 2;
-        let goes_on = open || text.ends_with('\\');
-        Ok(if goes_on { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+        Ok(if open { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
     }
 }
 
@@ -142,11 +173,14 @@ mod tests {
     use super::joined;
 
     #[test]
-    fn blocks_and_backslashes_become_lines() {
-        assert_eq!(joined("\"\"\"\na\n  b\n\"\"\""), "a\n  b");
-        assert_eq!(joined("\"\"\"one line\"\"\""), "one line");
-        assert_eq!(joined("a\\\nb"), "a\nb");
-        assert_eq!(joined("pasted\nblock\n"), "pasted\nblock");
-        assert_eq!(joined("say \"\"\" here"), "say \"\"\" here");
+    fn blocks_become_lines_and_pasted_text_stays() {
+        assert_eq!(joined("\"\"\"\na\n  b\n\"\"\"", &[]), "a\n  b");
+        assert_eq!(joined("\"\"\"one line\"\"\"", &[]), "one line");
+        assert_eq!(joined("a\\\nb", &[1]), "a\nb");
+        assert_eq!(joined("a\\\nb\\\n", &[1, 4]), "a\nb");
+        assert_eq!(joined("longer\\\nb", &[1]), "longer\\\nb");
+        assert_eq!(joined("cmd \\\n  arg", &[]), "cmd \\\n  arg");
+        assert_eq!(joined("pasted\nblock\n", &[]), "pasted\nblock");
+        assert_eq!(joined("say \"\"\" here", &[]), "say \"\"\" here");
     }
 }

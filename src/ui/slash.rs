@@ -39,6 +39,10 @@ pub const COMMANDS: [(&str, &str, &str); 10] = [
 /// Parses a line, if it is a command. A path like `/etc/hosts is...` is not one.
 pub fn parse(line: &str) -> Option<Slash<'_>> {
     let line = line.trim();
+    // A pasted block is a message, whatever it begins with.
+    if line.contains('\n') {
+        return None;
+    }
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let word = name.strip_prefix('/')?;
     if word.is_empty() || !word.chars().all(|c| c.is_ascii_alphabetic() || c == '?') {
@@ -76,5 +80,6 @@ mod tests {
         assert_eq!(parse("/etc/hosts is what?"), None);
         assert_eq!(parse("/"), None);
         assert_eq!(parse("what is /help"), None);
+        assert_eq!(parse("/clear\nthe table"), None);
     }
 }

@@ -42,11 +42,12 @@ fn blocks_backslashes_and_pastes_are_one_message() {
     pty.line("c\\");
     pty.line("d");
     pty.ends_with(&[">>> c\\", "d", "Two.", ">>>"]);
-    pty.send("\x1b[200~e\nf\r\ng\rh\x1b[201~");
-    pty.ends_with(&["Two.", ">>> e", "f", "g", "h"]);
+    // A backslash at the end of a pasted line belongs to the text.
+    pty.send("\x1b[200~e \\\nf\r\ng\rh\x1b[201~");
+    pty.ends_with(&["Two.", ">>> e \\", "f", "g", "h"]);
     pty.send("\r");
     pty.ends_with(&["h", "Three.", ">>>"]);
-    for message in ["e f g h", "c d", "a b"] {
+    for message in ["e \\ f g h", "c d", "a b"] {
         pty.line("/undo");
         pty.ends_with(&[">>> /undo", &format!("taken back: {message}"), ">>>"]);
     }

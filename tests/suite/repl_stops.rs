@@ -94,16 +94,14 @@ fn ctrl_c_at_a_prompt_explains_how_to_leave() {
 }
 
 #[test]
-fn what_is_typed_during_an_answer_is_the_next_message() {
+fn what_is_typed_during_an_answer_are_the_next_messages() {
     let sandbox = Sandbox::new();
     let model = sandbox.script_with(&["one two three four", "Two.", "Three."], json!({ "row_ms": 5 }));
     let mut pty = Pty::talk(&sandbox, &model, &[]);
     pty.line("a");
     pty.wait_for("one");
-    pty.send("b\r");
-    pty.ends_with(&[">>> b", "Two.", ">>>"]);
-    pty.line("c");
-    pty.ends_with(&[">>> c", "Three.", ">>>"]);
+    pty.send("b\rc\r");
+    pty.ends_with(&[">>> b", "Two.", ">>> c", "Three.", ">>>"]);
     pty.leave();
 }
 

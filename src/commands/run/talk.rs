@@ -49,7 +49,7 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
         loader.interrupt.take();
         match input {
             Input::End => return Ok(ExitCode::SUCCESS),
-            Input::Cancelled { .. } => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
+            Input::Cancelled => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
             Input::Message(message) if message.trim().is_empty() => {}
             Input::Message(message) => {
                 let done = match slash::parse(&message) {
