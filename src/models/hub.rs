@@ -9,6 +9,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The quantisation where none is named.
+pub(super) const DEFAULT_QUANT: &str = "Q4_K_M";
+
 /// The folder of one repository.
 pub(super) struct HubRepo {
     folder: PathBuf,
@@ -29,6 +32,20 @@ impl HubRepo {
             let commits = std::fs::read_dir(snapshots).ok()?;
             commits.filter_map(|commit| Some(commit.ok()?.path().join(file))).find(|path| path.is_file())
         })
+    }
+
+    /// The files of a quantisation that are there, in order; none where some of them are missing.
+    pub(super) fn find_quant(&self, revision: Option<&str>, quant: &str) -> Option<Vec<PathBuf>> {
+        let snapshots = std::fs::read_dir(self.folder.join("snapshots")).ok()?;
+        let mut names = std::collections::BTreeSet::new();
+        for snapshot in snapshots.flatten().map(|entry| entry.path()) {
+            let below = [snapshot.clone()].into_iter().chain(files_in(&snapshot).filter(|path| path.is_dir()));
+            let files = below.collect::<Vec<_>>().into_iter().flat_map(|folder| files_in(&folder).collect::<Vec<_>>());
+            let files = files.filter(|path| path.is_file());
+            names.extend(files.filter_map(|path| Some(path.strip_prefix(&snapshot).ok()?.to_str()?.to_owned())));
+        }
+        let names = of_quant(&names.into_iter().collect::<Vec<_>>(), quant).ok()?;
+        names.iter().map(|name| self.find(revision, name)).collect()
     }
 
     /// The blob of a sha256, whether it is there or not.
@@ -54,6 +71,38 @@ impl HubRepo {
     }
 }
 
+fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+pub(super) fn is_gguf(name: &str) -> bool {
+    let name = name.to_lowercase();
+    Path::new(&name).extension().is_some_and(|extension| extension == "gguf")
+        && !name.contains("mmproj")
+        && !name.contains("imatrix")
+}
+
+/// Of a repository's files those of one quantisation; a split model's parts all together, in order.
+///
+/// # Errors
+/// What there is instead of one model.
+pub(super) fn of_quant(all: &[String], quant: &str) -> Result<Vec<String>, &'static str> {
+    let wanted = quant.to_lowercase();
+    let safe =
+        |name: &&String| name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !name.contains('\\');
+    let fits = |name: &&String| is_gguf(name) && name.to_lowercase().contains(&wanted);
+    let mut files: Vec<String> = all.iter().filter(fits).filter(safe).cloned().collect();
+    files.sort();
+    // NAME-00001-of-00003.gguf: as many as the name says.
+    let parts = |name: &String| name.rsplit_once("-of-")?.1.split_once('.')?.0.parse::<usize>().ok();
+    match files.as_slice() {
+        [] => Err("no files"),
+        [one] if parts(one).is_none_or(|parts| parts == 1) => Ok(files),
+        several if several.iter().all(|name| parts(name) == Some(several.len())) => Ok(files),
+        _ => Err("several files"),
+    }
+}
+
 #[cfg(unix)]
 fn symlink(target: &Path, _: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
@@ -68,6 +117,20 @@ fn symlink(_: &Path, blob: &Path, link: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quantisation_is_one_model() {
+        let files = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all = files(&["README.md", "m-Q8_0.gguf", "mmproj-Q8_0.gguf", "m-q4_k_m.gguf", "m-Q4_K_S.gguf"]);
+        assert_eq!(of_quant(&all, "q8_0"), Ok(files(&["m-Q8_0.gguf"])));
+        assert_eq!(of_quant(&all, DEFAULT_QUANT), Ok(files(&["m-q4_k_m.gguf"])));
+        assert_eq!(of_quant(&all, "Q5_K_M"), Err("no files"));
+        assert_eq!(of_quant(&all, "Q4_K"), Err("several files"));
+        assert_eq!(of_quant(&files(&["../x-Q8_0.gguf"]), "Q8_0"), Err("no files"));
+        let split = files(&["Q8_0/m-00002-of-00002.gguf", "Q8_0/m-00001-of-00002.gguf"]);
+        assert_eq!(of_quant(&split, "Q8_0"), Ok(vec![split[1].clone(), split[0].clone()]));
+        assert_eq!(of_quant(&split[..1], "Q8_0"), Err("several files"));
+    }
 
     #[test]
     fn a_linked_file_is_found_again() {

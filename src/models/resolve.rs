@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::fetch::{self, Fetcher};
 use super::gguf::Header;
-use super::hub::HubRepo;
+use super::hub::{DEFAULT_QUANT, HubRepo};
 use super::registry::{Entry, FileSpec, Registry, Source};
 use crate::error::{Error, Result};
 use crate::paths::Paths;
@@ -117,6 +117,10 @@ impl Resolver<'_> {
         let files = |source: &Source| -> Option<Vec<PathBuf>> {
             if let Some(path) = &source.path {
                 return Some(vec![expand_home(path)]);
+            }
+            if let (Some(repo), true) = (&source.hf, source.files.is_empty()) {
+                let quant = source.quant.as_deref().unwrap_or(DEFAULT_QUANT);
+                return HubRepo::new(&self.paths.hugging_face(), repo).find_quant(source.revision.as_deref(), quant);
             }
             let place = |file: &FileSpec| self.place(entry, source, file).filter(|path| path.is_file());
             let files: Vec<PathBuf> = source.files.iter().map(place).collect::<Option<_>>()?;

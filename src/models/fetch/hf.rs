@@ -8,18 +8,19 @@ use serde::Deserialize;
 use ureq::Agent;
 use ureq::http::Response;
 
+use super::patient::{Patient, wait_for};
 use super::{Fetcher, Incoming, make_folder};
 use crate::error::{Error, Result};
-use crate::models::hub::HubRepo;
+use crate::interrupt::Interrupt;
+use crate::models::hub::{DEFAULT_QUANT, HubRepo, is_gguf, of_quant};
 use crate::models::registry::{FileSpec, Source};
 use crate::paths::non_empty;
-
-const DEFAULT_QUANT: &str = "Q4_K_M";
 
 struct Hub {
     agent: Agent,
     endpoint: String,
     token: Option<String>,
+    interrupt: Interrupt,
 }
 
 /// Fetches the files of `source`; where it names none, those of its quantisation. Answers the source with its files.
@@ -32,7 +33,7 @@ pub(super) fn fetch(
     if non_empty("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
         return Err(Error::model("HF_HUB_OFFLINE is set"));
     }
-    let hub = Hub::from_env(cache);
+    let hub = Hub::from_env(cache, fetcher.interrupt.clone());
     let mut source = source.clone();
     if source.files.is_empty() {
         source.quant = Some(source.quant.unwrap_or_else(|| DEFAULT_QUANT.into()));
@@ -46,7 +47,7 @@ pub(super) fn fetch(
 }
 
 impl Hub {
-    fn from_env(cache: &Path) -> Self {
+    fn from_env(cache: &Path, interrupt: Interrupt) -> Self {
         let config = Agent::config_builder()
             .timeout_resolve(Some(Duration::from_secs(5)))
             .timeout_connect(Some(Duration::from_secs(8)))
@@ -67,6 +68,7 @@ impl Hub {
                 .trim_end_matches('/')
                 .to_owned(),
             token: non_empty("HF_TOKEN").or_else(token_file).map(|token| token.trim().to_owned()),
+            interrupt,
         }
     }
 
@@ -78,7 +80,8 @@ impl Hub {
         if from > 0 {
             request = request.header("range", format!("bytes={from}-"));
         }
-        request.call().map_err(|error| Error::model(format!("{} does not answer: {error}", host(url))))
+        let response = wait_for(&self.interrupt, move || request.call())?;
+        response.map_err(|error| Error::model(format!("{} does not answer: {error}", host(url))))
     }
 
     /// The GGUF files of one quantisation; a split model's parts all together.
@@ -99,29 +102,14 @@ impl Hub {
                 .map_err(anyhow::Error::from)
                 .and_then(|text| Ok(serde_json::from_str(&text)?))
                 .map_err(|error| Error::model(format!("the list of files of {repo} cannot be read: {error}")))?;
-        let wanted = quant.to_lowercase();
-        let gguf = |name: &str| {
-            let name = name.to_lowercase();
-            Path::new(&name).extension().is_some_and(|extension| extension == "gguf")
-                && !name.contains("mmproj")
-                && !name.contains("imatrix")
-        };
-        let all: Vec<String> =
-            listing.siblings.into_iter().map(|file| file.rfilename).filter(|name| gguf(name)).collect();
-        let mut files: Vec<&String> = all.iter().filter(|name| name.to_lowercase().contains(&wanted)).collect();
-        files.sort();
-        let split = |name: &str| name.contains("-of-0");
-        let one_model = files.len() == 1 || files.iter().all(|name| split(name));
-        let safe = |name: &&String| {
-            name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !name.contains('\\')
-        };
-        if files.is_empty() || !one_model || !files.iter().all(safe) {
-            let found = if files.is_empty() { "no" } else { "several" };
-            let list = all.iter().take(12).map(String::as_str).collect::<Vec<_>>().join(", ");
-            return Err(Error::model(format!("{repo} has {found} files for {quant}, of: {list}"))
-                .hint(format!("name one: hf:{repo}/FILE.gguf")));
-        }
-        Ok(files.into_iter().map(|name| FileSpec { name: name.clone(), bytes: None, sha256: None }).collect())
+        let all: Vec<String> = listing.siblings.into_iter().map(|file| file.rfilename).collect();
+        let files = of_quant(&all, quant).map_err(|found| {
+            let gguf = all.iter().filter(|name| is_gguf(name));
+            let list = gguf.take(12).map(String::as_str).collect::<Vec<_>>().join(", ");
+            Error::model(format!("{repo} has {found} for {quant}, of: {list}"))
+                .hint(format!("name one: hf:{repo}/FILE.gguf"))
+        })?;
+        Ok(files.into_iter().map(|name| FileSpec { name, bytes: None, sha256: None }).collect())
     }
 
     fn download(
@@ -138,15 +126,12 @@ impl Hub {
         let url = format!("{}/{repo}/resolve/{revision}/{}", self.endpoint, file.name);
         let mut response = self.get(&url, 0)?;
         check(&response, repo)?;
-        let header = |response: &Response<ureq::Body>, name: &str| {
-            Some(response.headers().get(name)?.to_str().ok()?.trim_matches(['"', 'W', '/']).to_owned())
-        };
+        let header =
+            |response: &Response<ureq::Body>, name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
         let commit = header(&response, "x-repo-commit").filter(|commit| is_hex(commit));
         let mut wanted = file.clone();
         wanted.bytes = wanted.bytes.or_else(|| header(&response, "x-linked-size")?.parse().ok());
-        wanted.sha256 = wanted
-            .sha256
-            .or_else(|| header(&response, "x-linked-etag").filter(|etag| etag.len() == 64 && is_hex(etag)));
+        wanted.sha256 = wanted.sha256.or_else(|| digest_of(&header(&response, "x-linked-etag")?));
 
         // The name of the unfinished file holds the digest, so that one is never continued with another's bytes.
         let blob = folder.blob(wanted.sha256.as_deref().unwrap_or("unnamed"));
@@ -156,6 +141,9 @@ impl Hub {
             incoming.restart()?;
         }
         let mut location = url;
+        if incoming.bytes > 0 && !response.status().is_redirection() {
+            response = self.get(&location, incoming.bytes)?;
+        }
         for _ in 0..8 {
             let Some(next) = header(&response, "location").filter(|_| response.status().is_redirection()) else {
                 break;
@@ -167,11 +155,15 @@ impl Hub {
             // Nothing is missing.
         } else {
             check(&response, repo)?;
+            if response.status().is_redirection() {
+                return Err(Error::model(format!("the server sends from one place to the next for {}", file.name)));
+            }
             if response.status() != 206 {
                 incoming.restart()?;
             }
             fetcher.progress.begin(&file.name, wanted.bytes);
-            let appended = incoming.append(&mut response.body_mut().as_reader(), fetcher);
+            let mut body = Patient::new(response.into_body().into_reader(), self.interrupt.clone());
+            let appended = incoming.append(&mut body, fetcher);
             fetcher.progress.end();
             appended?;
         }
@@ -195,6 +187,12 @@ fn check(response: &Response<ureq::Body>, repo: &str) -> Result<()> {
         status => format!("the server answers {status}"),
     };
     Err(Error::model(what))
+}
+
+/// The sha256 in an entity tag: quoted, perhaps marked as weak.
+fn digest_of(etag: &str) -> Option<String> {
+    let digest = etag.trim_start_matches("W/").trim_matches('"');
+    (digest.len() == 64 && is_hex(digest)).then(|| digest.to_lowercase())
 }
 
 fn is_hex(text: &str) -> bool {

@@ -3,6 +3,7 @@
 //! A file appears under its name only when it is complete and its sha256 is right; before that it has another name.
 
 mod hf;
+mod patient;
 mod pip;
 
 use std::fs::File;
@@ -119,8 +120,10 @@ impl Incoming {
             if fetcher.interrupt.is_set() {
                 return Err(Error::interrupted());
             }
-            let read =
-                reader.read(&mut buffer).map_err(|error| Error::model(format!("the transfer broke off: {error}")))?;
+            let read = reader.read(&mut buffer).map_err(|error| match fetcher.interrupt.is_set() {
+                true => Error::interrupted(),
+                false => Error::model(format!("the transfer broke off: {error}")),
+            })?;
             if read == 0 {
                 return Ok(());
             }
