@@ -76,10 +76,9 @@ fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 pub(super) fn is_gguf(name: &str) -> bool {
+    let is_named = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     let name = name.to_lowercase();
-    Path::new(&name).extension().is_some_and(|extension| extension == "gguf")
-        && !name.contains("mmproj")
-        && !name.contains("imatrix")
+    is_named && !name.contains("mmproj") && !name.contains("imatrix")
 }
 
 /// Of a repository's files those of one quantisation; a split model's parts all together, in order.

@@ -198,6 +198,12 @@ fn usable(file: &Path) -> Result<()> {
         let message = format!("{shown} holds a {architecture} model, which does not write text");
         return Err(Error::model(message).hint("take a text generation model"));
     }
+    // The binding takes a context for an i32.
+    let context = header.unsigned(&format!("{architecture}.context_length"));
+    if let Some(context) = context.filter(|n| i32::try_from(*n).is_err()) {
+        let message = format!("{shown} is not a usable GGUF: it claims a context of {context} tokens");
+        return Err(Error::model(message).hint("download it again"));
+    }
     let first = header.unsigned("split.no").unwrap_or(0) == 0;
     if header.splits() > 1 && !first {
         return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));

@@ -17,7 +17,11 @@ const FILE: &str = "/owner/repo/resolve/main/tiny.gguf";
 const ADDRESS: &str = "hf:owner/repo/tiny.gguf";
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }
 
 fn model() -> Vec<u8> {
@@ -189,7 +193,7 @@ fn a_transfer_that_was_cut_goes_on_where_it_stopped() {
         let sandbox = Sandbox::new();
         let server = faulty(&bytes, move |reply| Reply { cut: Some(half), ..reply }, ranges, direct);
         pull_refused(&pull(&sandbox, &server));
-        assert_eq!(files_below(&repo(&sandbox)), [unfinished.clone()]);
+        assert_eq!(files_below(&repo(&sandbox)), std::slice::from_ref(&unfinished));
         let kept = std::fs::metadata(repo(&sandbox).join(&unfinished)).unwrap().len() as usize;
         assert!(kept > 0 && kept <= half, "{kept}");
         holds_nothing(&sandbox);
@@ -218,6 +222,20 @@ fn ctrl_c_stops_a_transfer_that_stalls() {
     // What was here is not asked for again.
     answered(&pull(&sandbox, &server));
     assert_eq!(server.seen().last().unwrap().from(), Some(half));
+}
+
+#[test]
+fn ctrl_c_stops_waiting_for_a_hub_that_says_nothing() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(120));
+        Reply::new(404)
+    });
+    let child = piped(online(&sandbox, &server).args(["pull", ADDRESS]));
+    until("a request", || !server.seen().is_empty());
+    interrupt(&child);
+    assert_eq!(ended(child).status.code(), Some(130));
+    holds_nothing(&sandbox);
 }
 
 #[test]

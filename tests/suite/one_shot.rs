@@ -9,7 +9,7 @@ use super::outcome::{answered, ended, json, piped, refused, started};
 use crate::common::tiny::Tiny;
 use crate::common::{Sandbox, stderr, stdout, with_stdin};
 
-/// ChatML around one user message, in the scripted engine: `<|im_start|>`, "user\n", the message, `<|im_end|>`, "\n",
+/// `ChatML` around one user message, in the scripted engine: `<|im_start|>`, "user\n", the message, `<|im_end|>`, "\n",
 /// `<|im_start|>`, "assistant\n"; a byte is a token.
 const AROUND: u64 = 1 + 5 + 1 + 1 + 1 + 10;
 

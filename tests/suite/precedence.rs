@@ -7,7 +7,7 @@ use super::outcome::{answered, json, refused};
 use crate::common::tiny::Tiny;
 use crate::common::{Sandbox, stderr};
 
-/// ChatML around one user message, a byte a token.
+/// `ChatML` around one user message, a byte a token.
 const AROUND: u64 = 19;
 /// `<|im_start|>`, "system\n", the text, `<|im_end|>`, "\n".
 const AROUND_SYSTEM: u64 = 1 + 7 + 1 + 1;
@@ -203,7 +203,8 @@ fn without_a_home_the_platforms_folders_are_used() {
     // The system may know the user's home all the same; where it does not, the way out is named.
     match output.status.code() {
         Some(0) => {
-            assert_eq!(json(&output)["usage"]["completion_tokens"], if cfg!(target_os = "linux") { 5 } else { 22 })
+            let expected = if cfg!(target_os = "linux") { 5 } else { 22 };
+            assert_eq!(json(&output)["usage"]["completion_tokens"], expected);
         }
         _ => assert!(refused(&output, 1).contains("QCHAT_HOME")),
     }

@@ -97,7 +97,7 @@ fn write(mut stream: &TcpStream, reply: &Reply) -> std::io::Result<()> {
     let length = reply.body.len();
     let mut head = format!("HTTP/1.1 {} X\r\ncontent-length: {length}\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
-        head += &format!("{name}: {value}\r\n");
+        head.extend([*name, ": ", value, "\r\n"]);
     }
     stream.write_all((head + "\r\n").as_bytes())?;
     stream.write_all(&reply.body[..reply.cut.or(reply.stall).unwrap_or(length)])?;

@@ -172,6 +172,7 @@ impl Context for LlamaContext {
         self.fill(rows)?;
         match self.raw.decode(&mut self.batch) {
             Ok(()) => {
+                super::abort::works();
                 for row in rows {
                     self.held[row.seq as usize].push(row.token);
                 }

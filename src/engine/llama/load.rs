@@ -4,7 +4,6 @@ use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_sys_2 as sys;
@@ -56,7 +55,6 @@ impl LlamaModel {
         let mut watch = Watch { progress, go_on: true };
         // SAFETY: the parameters come from llama.cpp's own defaults, the callback data outlives the call, and the
         // result is either null or a model that we own from here on.
-        super::log::LOADING.store(true, Ordering::Relaxed);
         let loaded = unsafe {
             let mut params = sys::llama_model_default_params();
             params.n_gpu_layers = settings.gpu_layers.map_or(-1, |layers| i32::try_from(layers).unwrap_or(i32::MAX));
@@ -65,7 +63,6 @@ impl LlamaModel {
             params.progress_callback_user_data = (&raw mut watch).cast();
             sys::llama_model_load_from_file(name.as_ptr(), params)
         };
-        super::log::LOADING.store(false, Ordering::Relaxed);
         let Some(loaded) = NonNull::new(loaded) else {
             return Err(match super::last_error() {
                 _ if !watch.go_on => EngineError::Aborted,

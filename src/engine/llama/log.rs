@@ -5,9 +5,6 @@ use std::ffi::{CStr, c_char, c_void};
 use std::fs::File;
 use std::io::Write;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::error::{Error, Kind};
 
 /// Where llama.cpp's log lines go.
 pub enum LogTo {
@@ -30,37 +27,10 @@ pub fn route(to: LogTo) {
     }
 }
 
-/// Takes llama.cpp's log away from the terminal, where it goes by itself, and its last words with it.
+/// Takes llama.cpp's log away from the terminal, where it goes by itself.
 pub(super) fn install() {
-    // SAFETY: the callbacks are plain functions that live as long as the program and take no user data.
-    unsafe {
-        llama_cpp_sys_2::llama_log_set(Some(receive), std::ptr::null_mut());
-        llama_cpp_sys_2::ggml_set_abort_callback(Some(last_words));
-    }
-}
-
-/// Set while a model file is being read: what goes wrong then is the file's fault.
-pub(super) static LOADING: AtomicBool = AtomicBool::new(false);
-
-/// llama.cpp checks much of a file with assertions that end the process: one line and the right exit code instead of a
-/// backtrace and a signal. There is no way back: it calls `abort` when this returns.
-unsafe extern "C" fn last_words(message: *const c_char) {
-    let message = if message.is_null() {
-        std::borrow::Cow::Borrowed("no reason given")
-    } else {
-        // SAFETY: ggml passes a NUL-terminated string that lives during the call.
-        unsafe { CStr::from_ptr(message) }.to_string_lossy()
-    };
-    // "path:line: reason"
-    let reason = message.splitn(3, ':').nth(2).unwrap_or(&message).trim();
-    let (kind, what) = if LOADING.load(Ordering::Relaxed) {
-        (Kind::Model, "the model file is not usable")
-    } else {
-        (Kind::Failed, "the engine failed")
-    };
-    let error = Error::new(kind, format!("{what}: llama.cpp gave up ({reason})"));
-    let _ = writeln!(std::io::stderr(), "qchat: {error}");
-    std::process::exit(i32::from(kind.exit_code()));
+    // SAFETY: the callback is a plain function that lives as long as the program and takes no user data.
+    unsafe { llama_cpp_sys_2::llama_log_set(Some(receive), std::ptr::null_mut()) };
 }
 
 /// The last error line since the last call, without llama.cpp's function prefix.

@@ -4,6 +4,7 @@
 //! binding hides are reached here with the layout checked at compile time: the load parameters (weights repacked or
 //! not, progress and cancel) and the abort callback of a context.
 
+mod abort;
 mod context;
 mod load;
 mod log;
@@ -22,6 +23,7 @@ fn backend() -> &'static LlamaBackend {
     static BACKEND: OnceLock<LlamaBackend> = OnceLock::new();
     BACKEND.get_or_init(|| {
         log::install();
+        abort::install();
         LlamaBackend::init().expect("the backend is initialised once, here")
     })
 }

@@ -120,10 +120,11 @@ impl Incoming {
             if fetcher.interrupt.is_set() {
                 return Err(Error::interrupted());
             }
-            let read = reader.read(&mut buffer).map_err(|error| match fetcher.interrupt.is_set() {
-                true => Error::interrupted(),
-                false => Error::model(format!("the transfer broke off: {error}")),
-            })?;
+            let read = match reader.read(&mut buffer) {
+                Ok(read) => read,
+                Err(_) if fetcher.interrupt.is_set() => return Err(Error::interrupted()),
+                Err(error) => return Err(Error::model(format!("the transfer broke off: {error}"))),
+            };
             if read == 0 {
                 return Ok(());
             }
