@@ -212,8 +212,8 @@ fn contradictions_that_only_llama_cpp_sees_are_one_line() {
     };
     let says = |line: &str, what: &str| assert!(line.contains(what), "{line}");
     says(&with("llama.context_length", u32::MAX), "4294967295 tokens");
-    says(&with("llama.block_count", 0), "0 layers");
-    says(&with("llama.block_count", 513), "513 layers");
+    says(&with("llama.block_count", 0), "n_layer");
+    says(&with("llama.block_count", 513), "n_layer");
     // Heads that do not fit the matrices, and a negative epsilon: ggml's own assertions.
     with("llama.attention.head_count", 12);
     says(&with("llama.attention.layer_norm_rms_epsilon", (-1e-5_f32).to_bits()), "eps");
