@@ -18,7 +18,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 impl Waiting {
     pub fn new(terminal: &Terminal, message: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::hidden());
-        bar.set_style(style("{msg} {bar:24} {percent}%"));
+        bar.set_style(style("{msg} {wide_bar} {percent:>3}%"));
         bar.set_message(clean::line(message));
         if terminal.draws_progress() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -55,7 +55,7 @@ impl Progress for Downloads {
         let size = bytes.map(|bytes| format!(" ({})", indicatif::HumanBytes(bytes))).unwrap_or_default();
         if self.terminal.draws_progress() {
             let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
-            bar.set_style(style("{msg} {bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
+            bar.set_style(style("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
             bar.set_message(clean::line(name));
             self.bar = Some(bar);
         } else {

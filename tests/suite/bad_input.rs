@@ -214,7 +214,12 @@ fn contradictions_that_only_llama_cpp_sees_are_one_line() {
     says(&with("llama.context_length", u32::MAX), "4294967295 tokens");
     says(&with("llama.block_count", 0), "n_layer");
     says(&with("llama.block_count", 513), "n_layer");
-    // Heads that do not fit the matrices, and a negative epsilon: ggml's own assertions.
+    // A token that is there twice, heads that do not fit the matrices, and a negative epsilon: ggml's own assertions.
+    let mut twice = Tiny::default().bytes();
+    let letter = |letter: u8| [&1_u64.to_le_bytes()[..], &[letter]].concat();
+    let at = twice.windows(9).position(|part| part == letter(b'b')).unwrap();
+    twice[at..at + 9].copy_from_slice(&letter(b'a'));
+    says(&file_refused_saying(&sandbox, &twice), "id_to_token");
     with("llama.attention.head_count", 12);
     says(&with("llama.attention.layer_norm_rms_epsilon", (-1e-5_f32).to_bits()), "eps");
 }
