@@ -53,6 +53,9 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             Err(EngineError::Full { .. }) => return Ok(Ended::Full),
             Err(error) => return Err(error),
         }
+        for lane in lanes.iter_mut().filter(|lane| lane.turn.emitted() == 0) {
+            lane.sink.reading(context.tokens(lane.turn.seq()).len(), lane.turn.len());
+        }
         for (index, row) in rows.iter().enumerate().filter(|(_, row)| row.want_logits) {
             if let Some(lane) = lanes.iter_mut().find(|lane| lane.turn.seq() == row.seq) {
                 lane.turn.absorb(context.logits(index), lane.sink);

@@ -49,6 +49,11 @@ impl Session {
         self.limits.n_ctx.map_or(trained, |asked| asked.min(trained))
     }
 
+    /// Sets the limit. A context that is larger already stays, but is not used beyond it.
+    pub fn limit_context(&mut self, tokens: usize) {
+        self.limits.n_ctx = Some(tokens);
+    }
+
     /// The tokens of context there are now.
     pub fn n_ctx(&self) -> usize {
         self.context.as_ref().map_or(0, |context| context.n_ctx())
@@ -64,7 +69,7 @@ impl Session {
     /// # Errors
     /// [`Kind::TooLong`] when the prompt leaves no room for an answer; engine failures. Ctrl-C is an answer that
     /// ended early, not an error.
-    pub fn answer(&mut self, prompt: Vec<Token>, settings: TurnSettings, sink: &mut dyn Sink) -> Result<Answer> {
+    pub fn answer(&mut self, prompt: Vec<Token>, mut settings: TurnSettings, sink: &mut dyn Sink) -> Result<Answer> {
         let (len, max) = (prompt.len(), self.max_context());
         if len == 0 {
             return Err(Error::usage("the prompt is empty").hint("type a question, or pipe one in"));
@@ -75,8 +80,10 @@ impl Session {
             return Err(Error::new(Kind::TooLong, message)
                 .hint("shorten it, raise --ctx, or take a model with a longer context"));
         }
-        let room = settings.max_tokens.unwrap_or(FIRST_ROOM).min(FIRST_ROOM);
-        self.reserve(len + 1, len + room).map_err(failed)?;
+        // Engines may round a context up; the last token emitted needs no place in it.
+        let budget = settings.max_tokens.unwrap_or(usize::MAX).min(max + 1 - len);
+        settings.max_tokens = Some(budget);
+        self.reserve(len + 1, len + budget.min(FIRST_ROOM)).map_err(failed)?;
         let cached = self.reuse(&prompt).map_err(failed)?;
         let model = Arc::clone(&self.model);
         let turn = Turn::new(SEQ, model.vocab(), prompt, cached, settings);

@@ -61,6 +61,11 @@ impl Speaker {
         &self.session
     }
 
+    /// The most tokens that prompt and answer may have from now on.
+    pub fn limit_context(&mut self, tokens: usize) {
+        self.session.limit_context(tokens);
+    }
+
     pub fn template_from(&self) -> Option<TemplateFrom> {
         self.template.as_ref().map(|(_, from, _)| *from)
     }

@@ -21,6 +21,9 @@ pub trait Sink {
     /// # Errors
     /// [`SinkClosed`] ends the answer quietly.
     fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed>;
+
+    /// Called while the prompt is read: tokens so far, tokens in all.
+    fn reading(&mut self, _read: usize, _of: usize) {}
 }
 
 /// How thoughts are told from content.

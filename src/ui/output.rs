@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use super::clean::{self, Cleaner};
+use super::progress::Waiting;
 use crate::cli::{Colour, OutputFormat, UiArgs};
 use crate::error::{Error, Kind, Result};
 use crate::generate::{Part, Sink, SinkClosed};
@@ -136,8 +137,8 @@ pub struct AnswerSink {
     last_part: Option<Part>,
     ends_with_newline: bool,
     failure: Option<io::Error>,
-    /// Called before the first byte, to take a progress line away.
-    before_first: Option<Box<dyn FnOnce()>>,
+    /// Until the first token.
+    waiting: Option<Waiting>,
 }
 
 impl AnswerSink {
@@ -150,14 +151,8 @@ impl AnswerSink {
             last_part: None,
             ends_with_newline: false,
             failure: None,
-            before_first: None,
+            waiting: Some(Waiting::new(terminal, "reading the prompt")),
         }
-    }
-
-    #[must_use]
-    pub fn before_first(mut self, action: Box<dyn FnOnce()>) -> Self {
-        self.before_first = Some(action);
-        self
     }
 
     /// Ends the answer's last line. Answers whether the reader is still there.
@@ -165,9 +160,7 @@ impl AnswerSink {
     /// # Errors
     /// When stdout could not be written to, except for a closed pipe.
     pub fn finish(mut self) -> Result<()> {
-        if let Some(action) = self.before_first.take() {
-            action();
-        }
+        self.waiting = None;
         if self.format == OutputFormat::Text && self.failure.is_none() {
             self.leave_part();
             if !self.ends_with_newline && self.last_part.is_some() {
@@ -207,10 +200,14 @@ impl AnswerSink {
 }
 
 impl Sink for AnswerSink {
-    fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed> {
-        if let Some(action) = self.before_first.take() {
-            action();
+    fn reading(&mut self, read: usize, of: usize) {
+        if let Some(waiting) = &self.waiting {
+            waiting.at(read as f32 / of as f32);
         }
+    }
+
+    fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed> {
+        self.waiting = None;
         if part == Part::Reasoning && !self.shows_reasoning {
             return Ok(());
         }

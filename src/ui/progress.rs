@@ -6,8 +6,7 @@ use super::clean;
 use super::output::Terminal;
 use crate::models::fetch::Progress;
 
-/// A load or a wait that deserves a line when it lasts.
-#[derive(Clone)]
+/// A load or a wait that deserves a line when it lasts; the line goes when this is dropped.
 pub struct Waiting {
     bar: ProgressBar,
 }
@@ -35,6 +34,12 @@ impl Waiting {
 
     pub fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

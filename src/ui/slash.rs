@@ -28,7 +28,7 @@ pub const COMMANDS: [(&str, &str, &str); 10] = [
     (
         "/set",
         "[NAME VALUE]",
-        "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, stop, reasoning",
+        "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, context, stop, reasoning",
     ),
     ("/show", "", "the model and the settings"),
     ("/stats", "", "what the last answer cost"),

@@ -10,7 +10,6 @@ use crate::error::{Kind, Result};
 use crate::generate::{Finish, Reasoning, TurnSettings};
 use crate::models::Target;
 use crate::ui::output::{self, AnswerSink};
-use crate::ui::progress::Waiting;
 
 pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
     let settings = loader.settings;
@@ -28,19 +27,14 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
 
     // A pipe gets no thoughts unless they are asked for; JSON keeps them apart, so there they do no harm.
     let shows = settings.reasoning.map_or(loader.terminal.stdout, |asked| asked == Visibility::Show);
-    let waiting = Waiting::new(&loader.terminal, "reading the prompt");
-    let done = waiting.clone();
-    let mut sink =
-        AnswerSink::new(&loader.terminal, settings.output, shows).before_first(Box::new(move || done.clear()));
+    let mut sink = AnswerSink::new(&loader.terminal, settings.output, shows);
     let turn = TurnSettings {
         sampling: sampling.clone(),
         stops: settings.stops.clone(),
         max_tokens: settings.max_tokens,
         reasoning,
     };
-    let answer = loaded.speaker.answer(tokens, turn, &mut sink);
-    waiting.clear();
-    let answer = answer?;
+    let answer = loaded.speaker.answer(tokens, turn, &mut sink)?;
     sink.finish()?;
     if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
         output::print(&format!(

@@ -12,12 +12,13 @@ use crate::generate::{Answer, Finish, Reasoning, TurnSettings};
 use crate::models::Target;
 use crate::settings::SamplingLayers;
 use crate::ui::output::{AnswerSink, Terminal, report as report_error};
-use crate::ui::progress::Waiting;
 use crate::ui::repl::{Input, Lines};
 use crate::ui::slash::{self, Slash};
 
 /// A talk's context starts this large, and grows.
 const FIRST_CONTEXT: usize = 4096;
+/// The least that `/set context` takes, as `--ctx` does.
+const LEAST_CONTEXT: usize = 16;
 /// Room for an answer below which old messages are dropped.
 const LEAST_ROOM: usize = 256;
 
@@ -135,14 +136,9 @@ impl Talk<'_> {
             max_tokens: self.max_tokens,
             reasoning,
         };
-        let waiting = Waiting::new(self.terminal(), "reading");
-        let done = waiting.clone();
         let shows = self.reasoning == Visibility::Show;
-        let mut sink =
-            AnswerSink::new(self.terminal(), OutputFormat::Text, shows).before_first(Box::new(move || done.clear()));
-        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
-        waiting.clear();
-        let answer = answer?;
+        let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows);
+        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink)?;
         sink.finish()?;
         match answer.finish {
             Finish::Interrupted => {
@@ -296,6 +292,13 @@ impl Talk<'_> {
             "top_k" => self.sampling.typed.top_k = Some(whole()? as usize),
             "seed" => self.sampling.seed = whole()?,
             "max_tokens" => self.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
+            "context" => {
+                let tokens = whole()? as usize;
+                if tokens < LEAST_CONTEXT {
+                    return Err(bad(format!("at least {LEAST_CONTEXT} is needed")));
+                }
+                self.loaded.speaker.limit_context(tokens);
+            }
             "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
             "reasoning" => {
                 self.reasoning = match value {
