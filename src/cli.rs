@@ -28,7 +28,6 @@ pub struct RunArgs {
     pub model: Option<String>,
 
     /// One question; without it, and without piped input, a talk begins
-    #[arg(trailing_var_arg = false)]
     pub prompt: Vec<String>,
 
     #[command(flatten)]
@@ -80,6 +79,10 @@ pub struct RunArgs {
     /// No chat template: the prompt is continued as it stands
     #[arg(long, hide_short_help = true)]
     pub raw: bool,
+
+    /// Keep nothing of this talk: no line history
+    #[arg(long, hide_short_help = true)]
+    pub private: bool,
 
     /// Do not read stdin
     #[arg(long, hide_short_help = true)]

@@ -17,8 +17,10 @@
 //!
 //! ```text
 //! main -> lib -> commands -> ui, settings, cli
-//! commands, ui -> generate -> chat, sample, engine
-//! settings -> models, cli     sample -> engine::Token     models, chat -> error only
+//! commands -> ui -> generate -> chat, sample, engine
+//! settings -> models, cli, sample     sample -> engine::Token     chat -> error only
+//! models -> error, interrupt, paths (and the names of chat's templates)
+//! ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates
 //! ```
 //!
 //! `engine::llama` is the only place that names llama.cpp's binding and the only one with `unsafe`;

@@ -57,15 +57,20 @@ impl Paths {
         if let Some(cache) = non_empty("HF_HUB_CACHE") {
             return cache.into();
         }
+        self.hugging_face_home().join("hub")
+    }
+
+    /// Where `huggingface_hub` keeps its cache and its token.
+    pub fn hugging_face_home(&self) -> PathBuf {
         if let Some(home) = non_empty("HF_HOME") {
-            return Path::new(&home).join("hub");
+            return home.into();
         }
         // huggingface_hub uses ~/.cache on every platform; XDG_CACHE_HOME moves it.
         let cache = non_empty("XDG_CACHE_HOME")
             .map(PathBuf::from)
             .or_else(|| dirs::home_dir().map(|home| home.join(".cache")))
             .unwrap_or_else(|| self.cache.clone());
-        cache.join("huggingface").join("hub")
+        cache.join("huggingface")
     }
 }
 

@@ -40,10 +40,26 @@ impl Config {
         };
         let config: Self =
             toml::from_str(&text).map_err(|error| Error::in_toml(&path.display().to_string(), &text, &error))?;
-        match config.sampling.problem() {
-            Some(problem) => Err(Error::usage(format!("{}: [sampling] {problem}", path.display()))),
+        match config.problem() {
+            Some(problem) => Err(Error::usage(format!("{}: {problem}", path.display()))),
             None => Ok(config),
         }
+    }
+}
+
+impl Config {
+    /// The first value out of its range (those of the flags), in words.
+    fn problem(&self) -> Option<String> {
+        let counts = [
+            ("max_tokens", self.max_tokens, 1, u32::MAX as usize),
+            ("context", self.context, 16, 1 << 24),
+            ("threads", self.threads, 1, 512),
+        ];
+        let wrong = |(name, value, low, high): (&str, Option<usize>, usize, usize)| {
+            let wrong = value.is_some_and(|value| !(low..=high).contains(&value));
+            wrong.then(|| format!("{name} must be from {low} to {high}"))
+        };
+        counts.into_iter().find_map(wrong).or_else(|| self.sampling.problem())
     }
 }
 
@@ -67,6 +83,8 @@ pub struct Settings {
     pub output: OutputFormat,
     pub reasoning: Option<Visibility>,
     pub raw: bool,
+    /// Nothing of a talk is kept.
+    pub private: bool,
     pub stats: bool,
     pub sampling: SamplingLayers,
 }
@@ -104,6 +122,7 @@ impl Settings {
             output: args.output,
             reasoning: args.reasoning,
             raw: args.raw,
+            private: args.private,
             stats: args.stats,
             sampling: SamplingLayers::new(&args.sampling, config.sampling),
         })

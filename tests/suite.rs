@@ -27,6 +27,8 @@ mod precedence;
 mod prompt_ids;
 #[path = "suite/pty.rs"]
 mod pty;
+#[path = "suite/regressions.rs"]
+mod regressions;
 #[path = "suite/repl.rs"]
 mod repl;
 #[path = "suite/repl_keys.rs"]

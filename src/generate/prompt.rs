@@ -3,6 +3,8 @@
 //! The rendered prompt is split at the special tokens that no mark broke: the template's own, which become ids directly.
 //! The marks are taken out and each run between them is tokenised whole, with special parsing off.
 
+use std::collections::BTreeSet;
+
 use crate::chat::Marked;
 use crate::engine::{Special, Token, TokenKind, Vocab};
 
@@ -11,25 +13,28 @@ pub struct Encoder<'v> {
     vocab: &'v dyn Vocab,
     /// Longest first, so that `<|end|>` does not hide `<|end|>x`.
     guarded: Vec<&'v Special>,
+    first_chars: BTreeSet<char>,
 }
 
 impl<'v> Encoder<'v> {
     /// `template` decides which user-defined tokens steer the model: those that it writes itself, and thoughts.
     /// Others (Gemma's runs of white space, HTML tags) are only text and stay matched in text.
     pub fn new(vocab: &'v dyn Vocab, template: Option<&str>) -> Self {
+        // A text of one character cannot be told from the same character in a message, so it stays text.
         let steers = |special: &Special| match special.kind {
+            _ if special.text.chars().count() < 2 => false,
             TokenKind::Control => true,
             TokenKind::UserDefined => {
                 let text = special.text.as_str();
                 text.trim() == text
-                    && text.chars().count() > 1
                     && (text.contains("think") || text.contains("tool") || template.is_some_and(|t| t.contains(text)))
             }
             TokenKind::Normal => false,
         };
         let mut guarded: Vec<&Special> = vocab.specials().iter().filter(|special| steers(special)).collect();
         guarded.sort_by_key(|special| std::cmp::Reverse(special.text.len()));
-        Self { vocab, guarded }
+        let first_chars = guarded.iter().filter_map(|special| special.text.chars().next()).collect();
+        Self { vocab, guarded, first_chars }
     }
 
     /// The texts that messages must not bring in as tokens.
@@ -86,8 +91,11 @@ impl<'v> Encoder<'v> {
     }
 
     fn next_of(&self, text: &str, wanted: impl Fn(&Special) -> bool) -> Option<(usize, &'v Special)> {
-        let candidates = self.guarded.iter().filter(|special| wanted(special));
-        candidates.filter_map(|special| Some((text.find(&special.text)?, *special))).min_by_key(|(at, _)| *at)
+        // One pass: most characters begin no special token.
+        text.char_indices().filter(|(_, c)| self.first_chars.contains(c)).find_map(|(at, _)| {
+            let here = |special: &&&Special| wanted(special) && text[at..].starts_with(&special.text);
+            Some((at, *self.guarded.iter().find(here)?))
+        })
     }
 
     /// Tokenises text of messages and template. Engines match user-defined tokens even where no special token may be

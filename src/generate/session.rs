@@ -31,12 +31,14 @@ pub struct Session {
     model: Arc<dyn Model>,
     context: Option<Box<dyn Context>>,
     limits: Limits,
+    /// The largest context that could be had, once a larger one could not.
+    memory_limit: Option<usize>,
     interrupt: Interrupt,
 }
 
 impl Session {
     pub fn new(model: Arc<dyn Model>, limits: Limits, interrupt: Interrupt) -> Self {
-        Self { model, context: None, limits, interrupt }
+        Self { model, context: None, limits, memory_limit: None, interrupt }
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {
@@ -46,7 +48,12 @@ impl Session {
     /// The most tokens that prompt and answer can have together.
     pub fn max_context(&self) -> usize {
         let trained = self.model.trained_context().max(1);
-        self.limits.n_ctx.map_or(trained, |asked| asked.min(trained))
+        [self.limits.n_ctx, self.memory_limit].into_iter().flatten().fold(trained, usize::min)
+    }
+
+    /// The limit that was asked for, where one was.
+    pub fn limit(&self) -> Option<usize> {
+        self.limits.n_ctx
     }
 
     /// Sets the limit. A context that is larger already stays, but is not used beyond it.
@@ -77,8 +84,12 @@ impl Session {
         if len >= max {
             let over = len + 1 - max;
             let message = format!("the prompt has {len} tokens and the context holds {max}: {over} too many");
-            return Err(Error::new(Kind::TooLong, message)
-                .hint("shorten it, raise --ctx, or take a model with a longer context"));
+            let hint = if max < self.model.trained_context() {
+                "shorten it, or raise the limit (--ctx)"
+            } else {
+                "shorten it, or take a model with a longer context"
+            };
+            return Err(Error::new(Kind::TooLong, message).hint(hint));
         }
         // Engines may round a context up; the last token emitted needs no place in it.
         let budget = settings.max_tokens.unwrap_or(usize::MAX).min(max + 1 - len);
@@ -127,7 +138,7 @@ impl Session {
             Ok(context) => context,
             Err(error) if now == 0 => return Err(error),
             Err(error) => {
-                self.limits.n_ctx = Some(now);
+                self.memory_limit = Some(now);
                 let old = self.create(now)?;
                 if now < needed {
                     self.context = Some(old);

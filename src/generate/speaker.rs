@@ -57,6 +57,11 @@ impl Speaker {
         Ok(Self { session: Session::new(model, limits, interrupt), template })
     }
 
+    /// A speaker that only continues text, whatever template its file has.
+    pub fn without_template(model: Arc<dyn Model>, limits: Limits, interrupt: Interrupt) -> Self {
+        Self { session: Session::new(model, limits, interrupt), template: None }
+    }
+
     pub fn session(&self) -> &Session {
         &self.session
     }

@@ -29,7 +29,7 @@ pub trait Sink {
 /// How thoughts are told from content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reasoning {
-    /// All is content.
+    /// Text is continued, without a template: all is content.
     Off,
     /// An answer that begins with `<think>` begins with thoughts.
     Watch,

@@ -42,6 +42,8 @@ pub struct Turn<'v> {
 impl<'v> Turn<'v> {
     /// A turn over `prompt`, of which the sequence already holds the first `cached` tokens.
     pub fn new(seq: Seq, vocab: &'v dyn Vocab, prompt: Vec<Token>, cached: usize, settings: TurnSettings) -> Self {
+        // Behind a template the first piece's space is the tokenizer's; where text is continued it is the model's.
+        let trims_first_space = vocab.spaces_first_piece() && settings.reasoning != Reasoning::Off;
         Self {
             seq,
             vocab,
@@ -49,7 +51,7 @@ impl<'v> Turn<'v> {
             tokens: prompt,
             cached,
             max_tokens: settings.max_tokens.unwrap_or(usize::MAX),
-            text: TextStream::new(settings.reasoning, &settings.stops, vocab.spaces_first_piece()),
+            text: TextStream::new(settings.reasoning, &settings.stops, trims_first_space),
             sampler: Sampler::new(settings.sampling),
             piece: Vec::new(),
             finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),

@@ -9,6 +9,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::registry::FileSpec;
+
 /// The quantisation where none is named.
 pub(super) const DEFAULT_QUANT: &str = "Q4_K_M";
 
@@ -22,16 +24,18 @@ impl HubRepo {
         Self { folder: cache.join(format!("models--{}", repo.replace('/', "--"))) }
     }
 
-    /// A file of the repository that is there, in the wanted revision or in any.
-    pub(super) fn find(&self, revision: Option<&str>, file: &str) -> Option<PathBuf> {
+    /// The files of a model, all in one snapshot (an engine looks for later parts beside the first) and of the size that
+    /// is known: in the wanted revision, else in any.
+    pub(super) fn find(&self, revision: Option<&str>, files: &[FileSpec]) -> Option<Vec<PathBuf>> {
         let snapshots = self.folder.join("snapshots");
         let wanted =
             revision.map(str::to_owned).or_else(|| std::fs::read_to_string(self.folder.join("refs/main")).ok());
-        let in_wanted = wanted.map(|revision| snapshots.join(revision.trim()).join(file)).filter(|path| path.is_file());
-        in_wanted.or_else(|| {
-            let commits = std::fs::read_dir(snapshots).ok()?;
-            commits.filter_map(|commit| Some(commit.ok()?.path().join(file))).find(|path| path.is_file())
-        })
+        let wanted = wanted.map(|revision| snapshots.join(revision.trim()));
+        let here = |snapshot: PathBuf| -> Option<Vec<PathBuf>> {
+            let file = |spec: &FileSpec| Some(snapshot.join(&spec.name)).filter(|path| is_complete(path, spec));
+            files.iter().map(file).collect()
+        };
+        wanted.into_iter().chain(files_in(&snapshots)).find_map(here)
     }
 
     /// The files of a quantisation that are there, in order; none where some of them are missing.
@@ -45,7 +49,8 @@ impl HubRepo {
             names.extend(files.filter_map(|path| Some(path.strip_prefix(&snapshot).ok()?.to_str()?.to_owned())));
         }
         let names = of_quant(&names.into_iter().collect::<Vec<_>>(), quant).ok()?;
-        names.iter().map(|name| self.find(revision, name)).collect()
+        let spec = |name| FileSpec { name, bytes: None, sha256: None };
+        self.find(revision, &names.into_iter().map(spec).collect::<Vec<_>>())
     }
 
     /// The blob of a sha256, whether it is there or not.
@@ -69,6 +74,12 @@ impl HubRepo {
         }
         Ok(path)
     }
+}
+
+/// Whether a file is there and has the size that it must have.
+pub(super) fn is_complete(path: &Path, spec: &FileSpec) -> bool {
+    let right = |len: u64| spec.bytes.is_none_or(|bytes| bytes == len);
+    path.metadata().is_ok_and(|meta| meta.is_file() && right(meta.len()))
 }
 
 fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -135,15 +146,18 @@ mod tests {
     fn a_linked_file_is_found_again() {
         let cache = tempfile::tempdir().unwrap();
         let repo = HubRepo::new(cache.path(), "owner/name");
-        assert_eq!(repo.find(None, "sub/a.gguf"), None);
+        let file = [FileSpec { name: "sub/a.gguf".into(), bytes: Some(5), sha256: None }];
+        assert_eq!(repo.find(None, &file), None);
         std::fs::create_dir_all(repo.blob("abc").parent().unwrap()).unwrap();
         std::fs::write(repo.blob("abc"), "bytes").unwrap();
         let path = repo.link("c0ffee", "sub/a.gguf", "abc", true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"bytes");
-        assert_eq!(repo.find(None, "sub/a.gguf"), Some(path.clone()));
-        assert_eq!(repo.find(Some("other"), "sub/a.gguf"), Some(path.clone()));
+        assert_eq!(repo.find(None, &file), Some(vec![path.clone()]));
+        assert_eq!(repo.find(Some("other"), &file), Some(vec![path.clone()]));
+        // Another size is another file.
+        assert_eq!(repo.find(None, &[FileSpec { bytes: Some(6), ..file[0].clone() }]), None);
         // A link whose blob is gone is not a file.
         std::fs::remove_file(repo.blob("abc")).unwrap();
-        assert_eq!(repo.find(None, "sub/a.gguf"), None);
+        assert_eq!(repo.find(None, &file), None);
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::fetch::{self, Fetcher};
 use super::gguf::Header;
-use super::hub::{DEFAULT_QUANT, HubRepo};
+use super::hub::{DEFAULT_QUANT, HubRepo, is_complete};
 use super::registry::{Entry, FileSpec, Registry, Source};
 use crate::error::{Error, Result};
 use crate::paths::Paths;
@@ -82,8 +82,6 @@ impl Resolver<'_> {
 
     fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
         let (source, files) = self.on_disk(entry)?;
-        // A source with a path is meant even when nothing is there, but then it is not installed.
-        files.iter().all(|file| file.is_file()).then_some(())?;
         let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
         Some(Installed { entry, file: files.into_iter().next()?, bytes, quant: source.quant.clone() })
     }
@@ -114,25 +112,26 @@ impl Resolver<'_> {
 
     /// The first source whose files are all here.
     fn on_disk<'e>(&self, entry: &'e Entry) -> Option<(&'e Source, Vec<PathBuf>)> {
-        let files = |source: &Source| -> Option<Vec<PathBuf>> {
-            if let Some(path) = &source.path {
-                return Some(vec![expand_home(path)]);
-            }
-            if let (Some(repo), true) = (&source.hf, source.files.is_empty()) {
-                let quant = source.quant.as_deref().unwrap_or(DEFAULT_QUANT);
-                return HubRepo::new(&self.paths.hugging_face(), repo).find_quant(source.revision.as_deref(), quant);
-            }
-            let place = |file: &FileSpec| self.place(entry, source, file).filter(|path| path.is_file());
-            let files: Vec<PathBuf> = source.files.iter().map(place).collect::<Option<_>>()?;
-            (!files.is_empty()).then_some(files)
-        };
-        entry.sources.iter().find_map(|source| Some((source, files(source)?)))
+        entry.sources.iter().find_map(|source| Some((source, self.files_of(entry, source)?)))
     }
 
-    fn place(&self, entry: &Entry, source: &Source, file: &FileSpec) -> Option<PathBuf> {
+    fn files_of(&self, entry: &Entry, source: &Source) -> Option<Vec<PathBuf>> {
+        if let Some(path) = &source.path {
+            return Some(vec![expand_home(path)]).filter(|paths| paths[0].exists());
+        }
+        let revision = source.revision.as_deref();
         match &source.hf {
-            Some(repo) => HubRepo::new(&self.paths.hugging_face(), repo).find(source.revision.as_deref(), &file.name),
-            None => Some(self.paths.models().join(&entry.name).join(&file.name)),
+            Some(repo) if source.files.is_empty() => {
+                let quant = source.quant.as_deref().unwrap_or(DEFAULT_QUANT);
+                HubRepo::new(&self.paths.hugging_face(), repo).find_quant(revision, quant)
+            }
+            Some(repo) => HubRepo::new(&self.paths.hugging_face(), repo).find(revision, &source.files),
+            None if source.files.is_empty() => None,
+            None => {
+                let folder = self.paths.models().join(&entry.name);
+                let file = |spec: &FileSpec| Some(folder.join(&spec.name)).filter(|path| is_complete(path, spec));
+                source.files.iter().map(file).collect()
+            }
         }
     }
 }

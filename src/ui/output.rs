@@ -1,7 +1,5 @@
 //! stdout gets the answer and nothing else; everything else goes to stderr. The only place that writes to stdout.
 
-#![expect(clippy::print_stderr, reason = "this is the place for it")]
-
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -56,27 +54,32 @@ impl Terminal {
     /// A line for the user, on stderr.
     pub fn status(&self, line: &str) {
         if self.verbosity > Verbosity::Quiet {
-            eprintln!("{}", clean::line(line));
+            say("", line);
         }
     }
 
-    /// A line that was asked for by a command: quiet or not, it is the answer.
+    /// A line that quiet does not silence: what a command asked for, and what was cut.
     pub fn reply(&self, line: &str) {
-        eprintln!("{}", clean::line(line));
+        say("", line);
     }
 
     /// A line for somebody who asked for more.
     pub fn detail(&self, line: &str) {
         if self.verbosity >= Verbosity::Details {
-            eprintln!("{}", clean::line(line));
+            say("", line);
         }
     }
 
     pub fn warn(&self, line: &str) {
         if self.verbosity > Verbosity::Quiet {
-            eprintln!("qchat: {}", clean::line(line));
+            say("qchat: ", line);
         }
     }
+}
+
+/// One line on stderr. Nobody has to be listening there.
+fn say(prefix: &str, line: &str) {
+    let _ = writeln!(io::stderr(), "{prefix}{}", clean::line(line));
 }
 
 /// The one line of an error.
@@ -84,7 +87,7 @@ pub fn report(error: &Error) {
     if error.kind() == Kind::Interrupted {
         return;
     }
-    eprintln!("qchat: {}", clean::line(&error.to_string()));
+    say("qchat: ", &error.to_string());
 }
 
 /// clap's help and errors: help as it is, an error as one line.
@@ -92,11 +95,11 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
+            help(error);
             ExitCode::SUCCESS
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
+            help(error);
             ExitCode::from(Kind::Usage.exit_code())
         }
         _ => {
@@ -112,6 +115,16 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// clap's own text; without styles where it does not go to a terminal, whatever the environment says.
+fn help(error: &clap::Error) {
+    let terminal = if error.use_stderr() { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+    let _ = match (terminal, error.use_stderr()) {
+        (true, _) => error.print(),
+        (false, true) => write!(io::stderr(), "{}", error.render()),
+        (false, false) => write!(io::stdout(), "{}", error.render()),
+    };
+}
+
 /// Writes to stdout. A reader that went away is told apart from a failure.
 ///
 /// # Errors
@@ -122,6 +135,15 @@ pub fn print(text: &str) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
         _ => Ok(()),
     }
+}
+
+/// JSON in which no control character is left as it is: serde leaves DEL and the C1 controls, which terminals obey.
+pub fn json_line(value: &serde_json::Value) -> String {
+    let text = value.to_string();
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    text.chars().map(|c| if c.is_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
 fn cannot_write(error: &io::Error) -> Error {
@@ -238,7 +260,7 @@ impl Sink for AnswerSink {
                     Part::Content => serde_json::json!({ "content": text }),
                     Part::Reasoning => serde_json::json!({ "reasoning": text }),
                 };
-                self.put(&format!("{chunk}\n"));
+                self.put(&format!("{}\n", json_line(&chunk)));
             }
             OutputFormat::Json => {}
         }

@@ -68,11 +68,13 @@ impl Lines {
     /// # Errors
     /// When the terminal fails.
     pub fn read(&mut self) -> Result<Input> {
-        match self.editor.readline(">>> ") {
+        let line = self.editor.readline(">>> ");
+        let continued = self.continued.take();
+        match line {
             Ok(line) => {
-                let message = joined(&line, &self.continued.take());
+                let message = joined(&line, &continued);
                 if !message.trim().is_empty() {
-                    self.remember(&line);
+                    self.remember(&message);
                 }
                 Ok(Input::Message(message))
             }

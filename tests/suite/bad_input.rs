@@ -87,7 +87,7 @@ fn templates_that_cannot_be_used() {
         assert!(began.elapsed() < Duration::from_secs(20), "{template}: {:?}", began.elapsed());
         // The way out that the line names.
         let raw = sandbox.run(&path, &["hi", "--raw", "--max-tokens", "1"]);
-        assert!(raw.status.success() || !stderr(&raw).contains("does not end"), "{}", stderr(&raw));
+        assert!(raw.status.success(), "{}", stderr(&raw));
     }
 }
 

@@ -19,9 +19,9 @@ fn the_history_is_there_in_the_next_session() {
     pty.leave();
     let mut pty = Pty::talk(&sandbox, &model, &[]);
     pty.send(UP);
-    pty.ends_with(&[">>> \"\"\"", "a", "b\"\"\""]);
+    pty.ends_with(&[">>> a", "b"]);
     // From the first row of a block on, Up goes to the line before.
-    pty.send(&UP.repeat(3));
+    pty.send(&UP.repeat(2));
     pty.ends_with(&[">>> /show"]);
     pty.send(UP);
     pty.ends_with(&[">>> first 你好"]);

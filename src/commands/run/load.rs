@@ -56,8 +56,17 @@ impl Loader<'_> {
         })?;
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: self.settings.threads };
         let template = resolved.entry.as_ref().and_then(|entry| entry.template.as_deref());
-        let speaker = Speaker::new(model, template, limits, self.interrupt.clone())?;
-        if speaker.template_from() == Some(TemplateFrom::Fallback) && !self.settings.raw {
+        let trained = model.trained_context();
+        if let Some(asked) = self.settings.n_ctx.filter(|asked| *asked > trained) {
+            self.terminal
+                .warn(&format!("the model was trained for {trained} tokens: a context of {asked} is cut to that"));
+        }
+        let speaker = if self.settings.raw {
+            Speaker::without_template(model, limits, self.interrupt.clone())
+        } else {
+            Speaker::new(model, template, limits, self.interrupt.clone())?
+        };
+        if speaker.template_from() == Some(TemplateFrom::Fallback) {
             self.terminal.warn("the model brings no chat template; ChatML is used");
         }
         let load_time = began.elapsed();

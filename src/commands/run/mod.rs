@@ -33,12 +33,10 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
 
     let stdin_is_terminal = input::stdin_is_terminal();
     let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
-    if settings.prompt.is_none()
-        && settings.files.is_empty()
-        && !reads_stdin
-        && stdin_is_terminal
-        && settings.reads_stdin
-    {
+    if settings.prompt.is_none() && settings.files.is_empty() && settings.reads_stdin && stdin_is_terminal {
+        if settings.raw {
+            return Err(Error::usage("--raw continues a text").hint("give the text after the model, or pipe it in"));
+        }
         if settings.output != OutputFormat::Text {
             return Err(
                 Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in")
@@ -57,7 +55,12 @@ fn gather(settings: &Settings, terminal: &Terminal, interrupt: &Interrupt, reads
         parts.insert(0, input::read_stdin(terminal, interrupt)?);
     }
     parts.extend(settings.prompt.clone());
-    let prompt = input::join(parts);
+    // A text to be continued stays as it is, to the last line end.
+    let prompt = match <[String; 1]>::try_from(parts) {
+        Ok([text]) if settings.raw => text,
+        Ok(parts) => input::join(parts),
+        Err(parts) => input::join(parts),
+    };
     if prompt.is_empty() {
         return Err(Error::usage("there is no input").hint("give a prompt after the model, or pipe one in"));
     }

@@ -34,21 +34,26 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
         max_tokens: settings.max_tokens,
         reasoning,
     };
-    let answer = loaded.speaker.answer(tokens, turn, &mut sink)?;
+    let answer = loaded.speaker.answer(tokens, turn, &mut sink);
     sink.finish()?;
+    let answer = answer?;
+    if answer.finish == Finish::Length && answer.content.is_empty() && !answer.reasoning.is_empty() && !shows {
+        loader
+            .terminal
+            .reply(&format!("qchat: all {} tokens went into thoughts; raise --max-tokens", answer.tokens.len()));
+    }
     if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
-        output::print(&format!(
-            "{}\n",
-            report::json(&loaded, &answer, sampling.seed, shows || settings.reasoning.is_none(), loader.began)
-        ))?;
+        let with_reasoning = shows || settings.reasoning.is_none();
+        let object = report::json(&loaded, &answer, sampling.seed, with_reasoning, loader.began);
+        output::print(&format!("{}\n", output::json_line(&object)))?;
     }
     if settings.stats {
-        loader.terminal.status(&report::line(&answer));
+        loader.terminal.status(&report::line(&answer, loader.began));
     }
     match answer.finish {
         Finish::Interrupted => Ok(ExitCode::from(Kind::Interrupted.exit_code())),
         Finish::Length if settings.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
-            loader.terminal.warn("the answer was cut at the end of the context");
+            loader.terminal.reply("qchat: the answer was cut at the end of the context");
             Ok(ExitCode::SUCCESS)
         }
         _ => Ok(ExitCode::SUCCESS),

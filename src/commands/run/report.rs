@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use super::load::Loaded;
 use crate::generate::Answer;
 
-pub(super) fn line(answer: &Answer) -> String {
+/// `began` is when the process began, or the key was pressed.
+pub(super) fn line(answer: &Answer, began: Instant) -> String {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}"));
     let timings = &answer.timings;
     format!(
         "prompt {} tokens ({} cached), first token after {:.0} ms, prefill {} t/s, decode {} t/s, {} tokens",
         answer.prompt_tokens,
         answer.cached_tokens,
-        timings.prefill.as_secs_f64() * 1e3,
+        answer.first_token.map_or(0.0, |at| (at - began).as_secs_f64() * 1e3),
         rate(timings.prefill_rate()),
         rate(timings.decode_rate(answer.tokens.len())),
         answer.tokens.len(),

@@ -1,6 +1,7 @@
 //! A talk: messages from the line editor, answers to stdout, the conversation kept true whatever is interrupted.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use super::load::{Loaded, Loader};
 use super::report;
@@ -27,7 +28,8 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
     refuse_base_model(&loaded)?;
     let settings = loader.settings;
     let names = loader.resolver.registry.entries().iter().map(|entry| entry.name.clone()).collect();
-    let mut lines = Lines::new(loader.terminal, Some(settings.paths.history()), names)?;
+    let history = (!settings.private).then(|| settings.paths.history());
+    let mut lines = Lines::new(loader.terminal, history, names)?;
     let mut talk = Talk {
         conversation: Conversation::new(loaded.system(settings)),
         loader,
@@ -85,7 +87,8 @@ struct Talk<'a> {
     max_tokens: Option<usize>,
     stops: Vec<String>,
     reasoning: Visibility,
-    last: Option<Answer>,
+    /// The last answer, and when it was asked for.
+    last: Option<(Answer, Instant)>,
 }
 
 impl Talk<'_> {
@@ -129,6 +132,7 @@ impl Talk<'_> {
 
     /// Answers the last message and takes the answer into the conversation, also one that was cut short.
     fn answer(&mut self) -> Result<()> {
+        let began = Instant::now();
         let (prompt, reasoning) = self.prompt_that_fits()?;
         let turn = TurnSettings {
             sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
@@ -138,26 +142,27 @@ impl Talk<'_> {
         };
         let shows = self.reasoning == Visibility::Show;
         let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows);
-        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink)?;
+        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
         sink.finish()?;
+        let answer = answer?;
         match answer.finish {
             Finish::Interrupted => {
                 let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
                 self.stopped(said.is_empty() || said.ends_with('\n'));
             }
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
-                self.say("(the context is full)");
+                self.reply("(the context is full)");
             }
             _ => {}
         }
         if self.loader.settings.stats {
-            self.say(&report::line(&answer));
+            self.say(&report::line(&answer, began));
         }
         if !answer.content.trim().is_empty() {
             let reasoning = (!answer.reasoning.is_empty()).then(|| answer.reasoning.clone());
             self.conversation.push(Message { role: Role::Assistant, content: answer.content.clone(), reasoning });
         }
-        self.last = Some(answer);
+        self.last = Some((answer, began));
         Ok(())
     }
 
@@ -182,7 +187,7 @@ impl Talk<'_> {
         // A message that does not fit even alone is refused, and costs the talk nothing.
         if dropped > 0 && prompt.0.len() < max {
             self.conversation = shorter;
-            self.say(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
+            self.reply(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
         }
         Ok(prompt)
     }
@@ -230,7 +235,7 @@ impl Talk<'_> {
             Slash::Set(None) | Slash::Show => self.show(),
             Slash::Set(Some((name, value))) => self.set(name, value)?,
             Slash::Stats => match &self.last {
-                Some(answer) => self.reply(&report::line(answer)),
+                Some((answer, began)) => self.reply(&report::line(answer, *began)),
                 None => self.reply("nothing was answered yet"),
             },
             Slash::Model(None) => self.reply(&self.title()),
@@ -248,7 +253,15 @@ impl Talk<'_> {
         let target = self.loader.resolver.target(name)?;
         let loaded = self.loader.load(&target, FIRST_CONTEXT)?;
         refuse_base_model(&loaded)?;
+        // A system prompt that came with the old model goes with it; one that was typed stays.
+        if self.conversation.system == self.loaded.system(self.loader.settings) {
+            self.conversation.system = loaded.system(self.loader.settings);
+        }
+        let limit = self.loaded.speaker.session().limit();
         self.loaded = loaded;
+        if let Some(tokens) = limit {
+            self.loaded.speaker.limit_context(tokens);
+        }
         self.say(&format!("the talk goes on with {}", self.title()));
         Ok(())
     }

@@ -34,7 +34,7 @@ pub(super) fn install() {
 }
 
 /// The last error line since the last call, without llama.cpp's function prefix.
-pub fn last_error() -> Option<String> {
+pub(super) fn last_error() -> Option<String> {
     STATE.lock().ok()?.last_error.take()
 }
 
@@ -56,7 +56,11 @@ unsafe extern "C" fn receive(level: llama_cpp_sys_2::ggml_log_level, text: *cons
     // A log that cannot be written must not stop an answer.
     let _ = match &mut state.to {
         LogTo::Nowhere => Ok(()),
-        LogTo::Stderr => std::io::stderr().write_all(text.as_bytes()),
+        // Metadata of a file is in it, and a terminal would obey its control sequences.
+        LogTo::Stderr => {
+            let text: String = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+            std::io::stderr().write_all(text.as_bytes())
+        }
         LogTo::File(file) => file.write_all(text.as_bytes()),
     };
 }

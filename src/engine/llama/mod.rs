@@ -12,7 +12,8 @@ mod state;
 mod vocab;
 
 pub use load::{LlamaModel, LoadSettings};
-pub use log::{LogTo, last_error, route as route_logs};
+use log::last_error;
+pub use log::{LogTo, route as route_logs};
 
 use std::sync::OnceLock;
 

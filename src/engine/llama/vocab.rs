@@ -17,7 +17,7 @@ pub(super) struct LlamaVocab {
     dummy: Vec<Token>,
 }
 
-/// A letter that every sentence-piece vocabulary has whole, and that merges with nothing across a newline.
+/// Every sentence-piece vocabulary has it, and text behind it begins without a space of its own.
 const DUMMY: &str = "\n";
 
 impl LlamaVocab {

