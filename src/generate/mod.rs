@@ -15,7 +15,7 @@ mod turn;
 pub use driver::{Ended, Lane, drive};
 pub use prompt::Encoder;
 pub use session::{Limits, Session};
-pub use speaker::{Speaker, TemplateFrom};
+pub use speaker::{Fitted, Speaker, TemplateFrom};
 pub use stats::{Answer, Finish, Timings};
 pub use text::{Part, Reasoning, Sink, SinkClosed};
 pub use turn::{Turn, TurnSettings};

@@ -23,6 +23,17 @@ pub enum TemplateFrom {
     Fallback,
 }
 
+/// Room for an answer below which old messages are dropped.
+const LEAST_ROOM: usize = 256;
+
+/// A prompt that leaves room for an answer.
+pub struct Fitted {
+    pub prompt: Vec<Token>,
+    pub reasoning: Reasoning,
+    /// How many of the oldest messages had to go.
+    pub dropped: usize,
+}
+
 /// A session with a template.
 pub struct Speaker {
     session: Session,
@@ -87,6 +98,35 @@ impl Speaker {
         let opened = prompt.text.trim_end().ends_with("<think>");
         let tokens = Encoder::new(self.session.model().vocab(), Some(source)).encode(&prompt);
         Ok((tokens, if opened { Reasoning::Opened } else { Reasoning::Watch }))
+    }
+
+    /// The prompt of a talk, its oldest messages dropped where they leave no room for an answer: down to two thirds of the
+    /// context at once, since everything behind the system prompt is read again then. A message that does not fit even
+    /// alone costs the talk nothing: the conversation stays, and answering will say that it is too long.
+    ///
+    /// # Errors
+    /// As [`Speaker::prompt`].
+    pub fn fit(&self, conversation: &mut Conversation) -> Result<Fitted> {
+        let max = self.session.max_context();
+        let (mut prompt, mut reasoning) = self.prompt(conversation)?;
+        let mut dropped = 0;
+        if prompt.len() + LEAST_ROOM.min(max / 8) > max {
+            let mut shorter = conversation.clone();
+            while prompt.len() > max / 3 * 2 {
+                let gone = shorter.drop_oldest();
+                if gone == 0 {
+                    break;
+                }
+                dropped += gone;
+                (prompt, reasoning) = self.prompt(&shorter)?;
+            }
+            if prompt.len() < max {
+                *conversation = shorter;
+            } else {
+                dropped = 0;
+            }
+        }
+        Ok(Fitted { prompt, reasoning, dropped })
     }
 
     /// The prompt of plain text that is to be continued.

@@ -7,9 +7,8 @@ use super::load::{Loaded, Loader};
 use super::report;
 use crate::chat::{Conversation, Message, Role};
 use crate::cli::{self, OutputFormat, Visibility};
-use crate::engine::Token;
 use crate::error::{Error, Kind, Result};
-use crate::generate::{Answer, Finish, Reasoning, TurnSettings};
+use crate::generate::{Answer, Finish, Fitted, TurnSettings};
 use crate::models::Target;
 use crate::settings::SamplingLayers;
 use crate::ui::output::{AnswerSink, Terminal, report as report_error};
@@ -20,8 +19,6 @@ use crate::ui::slash::{self, Slash};
 const FIRST_CONTEXT: usize = 4096;
 /// The least that `/set context` takes, as `--ctx` does.
 const LEAST_CONTEXT: usize = 16;
-/// Room for an answer below which old messages are dropped.
-const LEAST_ROOM: usize = 256;
 
 pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
     let loaded = loader.load(target, FIRST_CONTEXT)?;
@@ -133,7 +130,11 @@ impl Talk<'_> {
     /// Answers the last message and takes the answer into the conversation, also one that was cut short.
     fn answer(&mut self) -> Result<()> {
         let began = Instant::now();
-        let (prompt, reasoning) = self.prompt_that_fits()?;
+        let Fitted { prompt, reasoning, dropped } = self.loaded.speaker.fit(&mut self.conversation)?;
+        if dropped > 0 {
+            let max = self.loaded.speaker.session().max_context();
+            self.reply(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
+        }
         let turn = TurnSettings {
             sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
             stops: self.stops.clone(),
@@ -164,32 +165,6 @@ impl Talk<'_> {
         }
         self.last = Some((answer, began));
         Ok(())
-    }
-
-    /// The prompt, with the oldest messages dropped where it leaves no room: down to two thirds of the context at once,
-    /// since everything behind the system prompt is read again then.
-    fn prompt_that_fits(&mut self) -> Result<(Vec<Token>, Reasoning)> {
-        let max = self.loaded.speaker.session().max_context();
-        let mut prompt = self.loaded.speaker.prompt(&self.conversation)?;
-        if prompt.0.len() + LEAST_ROOM.min(max / 8) <= max {
-            return Ok(prompt);
-        }
-        let mut shorter = self.conversation.clone();
-        let mut dropped = 0;
-        while prompt.0.len() > max / 3 * 2 {
-            let gone = shorter.drop_oldest();
-            if gone == 0 {
-                break;
-            }
-            dropped += gone;
-            prompt = self.loaded.speaker.prompt(&shorter)?;
-        }
-        // A message that does not fit even alone is refused, and costs the talk nothing.
-        if dropped > 0 && prompt.0.len() < max {
-            self.conversation = shorter;
-            self.reply(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
-        }
-        Ok(prompt)
     }
 
     fn command(&mut self, command: &Slash) -> Result<()> {
