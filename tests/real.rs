@@ -104,7 +104,7 @@ fn greedy_text_is_that_of_a_bare_loop() {
 }
 
 fn load(path: &Path) -> Arc<dyn Model> {
-    qchat::engine::open(path, &LoadSettings { gpu_layers: Some(0), repack: false }, &mut |_| true).unwrap()
+    qchat::engine::open(path, &LoadSettings { gpu_layers: Some(0) }, &mut |_| true).unwrap()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::common::tiny::Tiny;
 pub fn load(sandbox: &Sandbox, tiny: &Tiny) -> Arc<dyn Model> {
     let path = sandbox.path("tiny.gguf");
     tiny.write(&path).unwrap();
-    qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0), repack: false }, &mut |_| true).unwrap()
+    qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0) }, &mut |_| true).unwrap()
 }
 
 fn context(model: &Arc<dyn Model>, n_ctx: usize, sequences: u32) -> (Box<dyn Context>, Arc<AtomicBool>) {
@@ -182,6 +182,6 @@ fn a_load_that_is_stopped_is_an_abort() {
     let sandbox = Sandbox::new();
     let path = sandbox.path("tiny.gguf");
     Tiny::default().write(&path).unwrap();
-    let result = qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0), repack: false }, &mut |_| false);
+    let result = qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0) }, &mut |_| false);
     assert_eq!(result.err(), Some(EngineError::Aborted));
 }

@@ -43,7 +43,7 @@ impl Loader<'_> {
         let resolved = self.resolver.resolve(target, &mut fetcher)?;
         let waiting = Waiting::new(&self.terminal, &format!("loading {}", resolved.name));
         let began = Instant::now();
-        let settings = LoadSettings { gpu_layers: self.settings.gpu_layers, repack: false };
+        let settings = LoadSettings { gpu_layers: self.settings.gpu_layers };
         let mut go_on = |done: f32| {
             waiting.at(done);
             !self.interrupt.is_set()
