@@ -16,13 +16,11 @@ const FEED_FORWARD: usize = 128;
 const ALIGNMENT: usize = 32; // GGUF's, where no key says otherwise
 const BYTES: usize = 256; // the tokens before the specials
 
-#[allow(dead_code)]
 pub const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' \
     + message['content'] + '<|im_end|>\\n' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /// How llama.cpp treats a special token; the numbers are GGUF's token types.
-#[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Control = 3,     // found in a text when special tokens are parsed
@@ -32,7 +30,6 @@ pub enum Kind {
 /// A model to write. llama.cpp ends a reply at `eos` and at each special whose name it knows
 /// as an end (`<|im_end|>`, `<|endoftext|>`, `</s>`, ...), and makes those `Control` whatever
 /// is said here.
-#[allow(dead_code)]
 #[derive(Clone, Debug)]
 pub struct Tiny {
     pub seed: u64,
@@ -73,7 +70,6 @@ impl Default for Tiny {
     }
 }
 
-#[allow(dead_code)]
 impl Tiny {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::write(path, self.bytes())
@@ -190,7 +186,6 @@ impl Tiny {
 }
 
 /// A GGUF header that claims so many tensors and keys, with nothing behind it.
-#[allow(dead_code)]
 pub fn header_claiming(tensors: u64, kvs: u64) -> Vec<u8> {
     let counts = [tensors, kvs].map(u64::to_le_bytes).concat();
     [b"GGUF", &3_u32.to_le_bytes()[..], &counts].concat()

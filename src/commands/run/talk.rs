@@ -63,6 +63,8 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
                     Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
                     Err(_) => talk.stopped(true),
                 }
+                // It was heard. Left set, the next signal would end the process.
+                loader.interrupt.take();
             }
         }
     }
