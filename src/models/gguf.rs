@@ -1,12 +1,18 @@
 //! The header of a GGUF file (version 2 and 3): facts about a model without loading it.
 //!
 //! Spec: ggml's docs/gguf.md. A header is untrusted: every count and length is checked against the bytes that are left
-//! before anything is allocated, arrays are skipped and not kept, and tensors must lie inside the file.
+//! before anything is allocated, of most arrays only the place is kept, and tensors must lie inside the file.
+
+mod bytes;
+#[cfg(test)]
+pub(super) mod sample;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
+
+pub(super) use bytes::{Bytes, TEXT};
 
 /// Why a file is not a usable GGUF.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +29,7 @@ pub enum HeaderError {
     Damaged(String),
 }
 
-/// A scalar of the header.
+/// A value of the header.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Unsigned(u64),
@@ -31,21 +37,42 @@ pub enum Value {
     Float(f64),
     Bool(bool),
     Text(String),
-    /// An array, of which only the length is kept.
-    Array(u64),
+    /// A short array of integers or truth values, such as one with a number for each layer.
+    Integers(Vec<i64>),
+    /// Any other array, of which only the place is kept.
+    Array(Array),
+}
+
+impl Value {
+    fn unsigned(&self) -> Option<u64> {
+        match self {
+            Value::Unsigned(n) => Some(*n),
+            Value::Signed(n) => u64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Where the items of an array lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// GGUF's number of the items' type.
+    pub kind: u32,
+    pub count: u64,
+    /// The place of the first item, in bytes from the start of the file.
+    pub at: u64,
 }
 
 /// What the header says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Header {
     pub version: u32,
     pub tensors: u64,
     values: BTreeMap<String, Value>,
 }
 
-/// Sanity bound: the largest keys of real files have a few dozen bytes, the largest strings (templates) a few dozen kB.
+/// Sanity bound: the largest keys of real files have a few dozen bytes.
 const MAX_KEY: u64 = 1 << 16;
-const MAX_TEXT: u64 = 1 << 24;
 const MAX_DIMS: u32 = 4;
 /// The smallest tensor entry: name length, dimension count, type, offset.
 const MIN_TENSOR_ENTRY: u64 = 8 + 4 + 4 + 8;
@@ -58,20 +85,16 @@ impl Header {
     /// # Errors
     /// When the file is no GGUF, is cut short, or contradicts itself.
     pub fn read(path: &Path) -> Result<Self, HeaderError> {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(HeaderError::NotGguf);
-        }
-        let len = file.metadata()?.len();
-        Self::parse(BufReader::with_capacity(1 << 16, file), len)
+        let (reader, len) = open(path)?;
+        Self::parse(reader, len)
     }
 
     /// Reads a header from `len` bytes.
     ///
     /// # Errors
     /// As [`Header::read`].
-    pub fn parse(reader: impl Read + Seek, len: u64) -> Result<Self, HeaderError> {
-        let mut bytes = Bytes { reader, left: len };
+    pub fn parse(reader: impl BufRead + Seek, len: u64) -> Result<Self, HeaderError> {
+        let mut bytes = Bytes::new(reader, len);
         let mut magic = [0; 4];
         if len < 4 || bytes.take(&mut magic).is_err() || &magic != b"GGUF" {
             return Err(HeaderError::NotGguf);
@@ -81,7 +104,7 @@ impl Header {
             return Err(HeaderError::Version(version));
         }
         let (tensors, count) = (bytes.u64()?, bytes.u64()?);
-        if tensors > bytes.left / MIN_TENSOR_ENTRY || count > bytes.left / MIN_VALUE_ENTRY {
+        if tensors > bytes.left() / MIN_TENSOR_ENTRY || count > bytes.left() / MIN_VALUE_ENTRY {
             let claim = format!("it claims {tensors} tensors and {count} values in {len} bytes");
             return Err(HeaderError::Damaged(claim));
         }
@@ -93,11 +116,18 @@ impl Header {
             values.insert(key, value);
         }
         let header = Self { version, tensors, values };
-        let end = bytes.tensor_data_end(tensors, header.unsigned("general.alignment").unwrap_or(32), len)?;
+        let alignment = header.unsigned("general.alignment").unwrap_or(32);
+        let end = tensor_data_end(&mut bytes, tensors, alignment)?;
         if end > len {
             return Err(HeaderError::Truncated(format!("the tensors need {end} bytes and the file has {len}")));
         }
         Ok(header)
+    }
+
+    /// A header that nobody read.
+    #[cfg(test)]
+    pub(super) fn of_values(values: impl IntoIterator<Item = (String, Value)>) -> Self {
+        Self { version: 3, tensors: 1, values: values.into_iter().collect() }
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -112,11 +142,24 @@ impl Header {
     }
 
     pub fn unsigned(&self, key: &str) -> Option<u64> {
-        match self.get(key) {
-            Some(Value::Unsigned(n)) => Some(*n),
-            Some(Value::Signed(n)) => u64::try_from(*n).ok(),
-            _ => None,
+        self.get(key)?.unsigned()
+    }
+
+    /// The number `{architecture}.{key}`.
+    pub fn own(&self, key: &str) -> Option<u64> {
+        self.own_value(key)?.unsigned()
+    }
+
+    /// The same for one layer, where the key may be an array with a number for each.
+    pub fn of_layer(&self, key: &str, layer: usize) -> Option<u64> {
+        match self.own_value(key)? {
+            Value::Integers(numbers) => u64::try_from(*numbers.get(layer)?).ok(),
+            value => value.unsigned(),
         }
+    }
+
+    fn own_value(&self, key: &str) -> Option<&Value> {
+        self.get(&format!("{}.{key}", self.architecture()?))
     }
 
     pub fn architecture(&self) -> Option<&str> {
@@ -133,159 +176,47 @@ impl Header {
     }
 }
 
-struct Bytes<R> {
-    reader: R,
-    left: u64,
+/// A file as this room reads it, with its length.
+///
+/// # Errors
+/// When it cannot be opened, or is a directory.
+pub(super) fn open(path: &Path) -> Result<(BufReader<File>, u64), HeaderError> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(HeaderError::NotGguf);
+    }
+    Ok((BufReader::with_capacity(1 << 16, file), meta.len()))
 }
 
-impl<R: Read + Seek> Bytes<R> {
-    fn take(&mut self, buffer: &mut [u8]) -> Result<(), HeaderError> {
-        self.spend(buffer.len() as u64)?;
-        self.reader.read_exact(buffer)?;
-        Ok(())
+/// Where the last tensor ends, from the list of tensors that follows the values.
+fn tensor_data_end(bytes: &mut Bytes<impl BufRead + Seek>, tensors: u64, alignment: u64) -> Result<u64, HeaderError> {
+    if !alignment.is_power_of_two() {
+        return Err(HeaderError::Damaged(format!("an alignment of {alignment}")));
     }
-
-    fn spend(&mut self, count: u64) -> Result<(), HeaderError> {
-        self.left =
-            self.left.checked_sub(count).ok_or_else(|| HeaderError::Truncated("it ends inside its header".into()))?;
-        Ok(())
-    }
-
-    fn skip(&mut self, count: u64) -> Result<(), HeaderError> {
-        self.spend(count)?;
-        let count = i64::try_from(count).map_err(|_| HeaderError::Damaged("a length is too large".into()))?;
-        // Within the buffer this moves a cursor only: vocabularies are 100,000 short strings.
-        self.reader.seek(SeekFrom::Current(count)).map(drop).map_err(HeaderError::from)
-    }
-
-    fn u32(&mut self) -> Result<u32, HeaderError> {
-        let mut bytes = [0; 4];
-        self.take(&mut bytes)?;
-        Ok(u32::from_le_bytes(bytes))
-    }
-
-    fn u64(&mut self) -> Result<u64, HeaderError> {
-        let mut bytes = [0; 8];
-        self.take(&mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
-
-    fn text(&mut self, most: u64) -> Result<String, HeaderError> {
-        let len = self.u64()?;
-        if len > most {
-            return Err(HeaderError::Damaged(format!("a text of {len} bytes")));
+    let overflow = || HeaderError::Damaged("a tensor's size is out of range".into());
+    let mut end = 0u64;
+    for _ in 0..tensors {
+        let name = bytes.text(MAX_KEY)?;
+        let dims = bytes.u32()?;
+        if dims > MAX_DIMS {
+            return Err(HeaderError::Damaged(format!("tensor {name} has {dims} dimensions")));
         }
-        if len > self.left {
-            return Err(HeaderError::Truncated("it ends inside its header".into()));
+        let mut elements = 1u64;
+        for _ in 0..dims {
+            elements = elements.checked_mul(bytes.u64()?).ok_or_else(overflow)?;
         }
-        let mut bytes = vec![0; len as usize];
-        self.take(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let kind = bytes.u32()?;
+        let offset = bytes.u64()?;
+        // Types newer than this table are left to llama.cpp; only their offset is checked.
+        let size = match block_size(kind) {
+            Some((block, size)) => (elements / block).checked_mul(size).ok_or_else(overflow)?,
+            None => 0,
+        };
+        end = end.max(offset.checked_add(size).ok_or_else(overflow)?);
     }
-
-    fn value(&mut self, kind: u32, depth: u32) -> Result<Value, HeaderError> {
-        if kind == 8 {
-            return Ok(Value::Text(self.text(MAX_TEXT)?));
-        }
-        if kind == 9 {
-            return self.array(depth);
-        }
-        let width = scalar_width(kind)?;
-        let mut bytes = [0; 8];
-        self.take(&mut bytes[..width])?;
-        let raw = u64::from_le_bytes(bytes);
-        Ok(match kind {
-            0 | 2 | 4 | 10 => Value::Unsigned(raw),
-            1 => Value::Signed(i64::from(raw as u8 as i8)),
-            3 => Value::Signed(i64::from(raw as u16 as i16)),
-            5 => Value::Signed(i64::from(raw as u32 as i32)),
-            6 => Value::Float(f64::from(f32::from_bits(raw as u32))),
-            7 => Value::Bool(raw != 0),
-            11 => Value::Signed(raw.cast_signed()),
-            _ => Value::Float(f64::from_bits(raw)),
-        })
-    }
-
-    fn array(&mut self, depth: u32) -> Result<Value, HeaderError> {
-        let kind = self.u32()?;
-        let count = self.u64()?;
-        match kind {
-            8 => {
-                if count > self.left / 8 {
-                    return Err(HeaderError::Damaged(format!("an array of {count} texts")));
-                }
-                for _ in 0..count {
-                    let len = self.u64()?;
-                    self.skip_text(len)?;
-                }
-            }
-            9 if depth < 2 => {
-                if count > self.left / 12 {
-                    return Err(HeaderError::Damaged(format!("an array of {count} arrays")));
-                }
-                for _ in 0..count {
-                    self.array(depth + 1)?;
-                }
-            }
-            9 => {
-                return Err(HeaderError::Damaged("arrays inside arrays inside arrays".into()));
-            }
-            kind => {
-                let bytes = count.checked_mul(scalar_width(kind)? as u64);
-                self.skip(bytes.ok_or_else(|| HeaderError::Damaged(format!("an array of {count} values")))?)?;
-            }
-        }
-        Ok(Value::Array(count))
-    }
-
-    /// Skips a short text without a system call where the buffer holds it.
-    fn skip_text(&mut self, len: u64) -> Result<(), HeaderError> {
-        if len > 64 {
-            return self.skip(len);
-        }
-        let mut scratch = [0; 64];
-        self.take(&mut scratch[..len as usize])
-    }
-
-    /// Where the last tensor ends, from the list of tensors that follows the values.
-    fn tensor_data_end(&mut self, tensors: u64, alignment: u64, len: u64) -> Result<u64, HeaderError> {
-        if !alignment.is_power_of_two() {
-            return Err(HeaderError::Damaged(format!("an alignment of {alignment}")));
-        }
-        let overflow = || HeaderError::Damaged("a tensor's size is out of range".into());
-        let mut end = 0u64;
-        for _ in 0..tensors {
-            let name = self.text(MAX_KEY)?;
-            let dims = self.u32()?;
-            if dims > MAX_DIMS {
-                return Err(HeaderError::Damaged(format!("tensor {name} has {dims} dimensions")));
-            }
-            let mut elements = 1u64;
-            for _ in 0..dims {
-                elements = elements.checked_mul(self.u64()?).ok_or_else(overflow)?;
-            }
-            let kind = self.u32()?;
-            let offset = self.u64()?;
-            // Types newer than this table are left to llama.cpp; only their offset is checked.
-            let size = match block_size(kind) {
-                Some((block, bytes)) => (elements / block).checked_mul(bytes).ok_or_else(overflow)?,
-                None => 0,
-            };
-            end = end.max(offset.checked_add(size).ok_or_else(overflow)?);
-        }
-        let data = (len - self.left).next_multiple_of(alignment);
-        data.checked_add(end).ok_or_else(overflow)
-    }
-}
-
-fn scalar_width(kind: u32) -> Result<usize, HeaderError> {
-    match kind {
-        0 | 1 | 7 => Ok(1),
-        2 | 3 => Ok(2),
-        4..=6 => Ok(4),
-        10..=12 => Ok(8),
-        _ => Err(HeaderError::Damaged(format!("a value of type {kind}"))),
-    }
+    let data = bytes.at().next_multiple_of(alignment);
+    data.checked_add(end).ok_or_else(overflow)
 }
 
 /// Elements and bytes of one block of a tensor type (ggml.h, enum `ggml_type`).
@@ -320,45 +251,50 @@ mod tests {
         Header::parse(Cursor::new(bytes), bytes.len() as u64)
     }
 
-    /// A header with one text, one array of texts, and one F32 tensor of 8 elements.
-    fn sample() -> Vec<u8> {
-        let mut out = b"GGUF".to_vec();
-        let text = |out: &mut Vec<u8>, s: &str| {
-            out.extend((s.len() as u64).to_le_bytes());
-            out.extend(s.as_bytes());
-        };
-        out.extend(3u32.to_le_bytes());
-        out.extend(1u64.to_le_bytes());
-        out.extend(2u64.to_le_bytes());
-        text(&mut out, "general.architecture");
-        out.extend(8u32.to_le_bytes());
-        text(&mut out, "llama");
-        text(&mut out, "tokenizer.ggml.tokens");
-        out.extend(9u32.to_le_bytes());
-        out.extend(8u32.to_le_bytes());
-        out.extend(2u64.to_le_bytes());
-        text(&mut out, "a");
-        text(&mut out, "b");
-        text(&mut out, "w");
-        out.extend(1u32.to_le_bytes());
-        out.extend(8u64.to_le_bytes());
-        out.extend(0u32.to_le_bytes());
-        out.extend(0u64.to_le_bytes());
-        out.resize(out.len().next_multiple_of(32), 0);
-        out.extend([0; 32]);
-        out
+    /// A header with a text, an array of texts and one of numbers, and a tensor.
+    fn whole() -> Vec<u8> {
+        sample::file(&[
+            sample::text("general.architecture", "llama"),
+            sample::texts("tokenizer.ggml.tokens", &["a", "b"]),
+            sample::numbers("llama.attention.head_count_kv", &[3, -1]),
+            sample::number("llama.block_count", 2),
+        ])
     }
 
     #[test]
     fn a_whole_header_is_read() {
-        let header = parse(&sample()).unwrap();
+        let header = parse(&whole()).unwrap();
         assert_eq!(header.architecture(), Some("llama"));
-        assert_eq!(header.get("tokenizer.ggml.tokens"), Some(&Value::Array(2)));
+        let at = whole().windows(9).position(|bytes| bytes == b"\x01\0\0\0\0\0\0\0a").unwrap() as u64;
+        assert_eq!(header.get("tokenizer.ggml.tokens"), Some(&Value::Array(Array { kind: TEXT, count: 2, at })));
+        assert_eq!(header.own("block_count"), Some(2));
+        let layers = [0, 1, 2].map(|layer| header.of_layer("attention.head_count_kv", layer));
+        assert_eq!(layers, [Some(3), None, None]);
+        assert_eq!(header.of_layer("block_count", 7), Some(2));
+    }
+
+    #[test]
+    fn long_arrays_are_not_kept() {
+        let long = sample::file(&[sample::numbers("x", &[7; 1025]), sample::numbers("y", &[7; 1024])]);
+        let header = parse(&long).unwrap();
+        assert!(matches!(header.get("x"), Some(Value::Array(Array { kind: 5, count: 1025, .. }))));
+        assert_eq!(header.get("y"), Some(&Value::Integers(vec![7; 1024])));
+    }
+
+    #[test]
+    fn texts_are_read_across_the_ends_of_a_buffer() {
+        let words: Vec<String> = (0..200).map(|n| "x".repeat(n % 50)).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let bytes = sample::file(&[sample::texts("x", &words), sample::number("y", 5)]);
+        for size in [1, 7, 8, 9, 64, 4096] {
+            let reader = BufReader::with_capacity(size, Cursor::new(&bytes));
+            assert_eq!(Header::parse(reader, bytes.len() as u64).unwrap().unsigned("y"), Some(5));
+        }
     }
 
     #[test]
     fn a_file_cut_anywhere_is_an_error() {
-        let whole = sample();
+        let whole = whole();
         for len in 0..whole.len() {
             assert!(parse(&whole[..len]).is_err(), "cut at {len}");
         }
@@ -366,7 +302,7 @@ mod tests {
 
     #[test]
     fn flipped_bits_never_panic_or_allocate_much() {
-        let whole = sample();
+        let whole = whole();
         for bit in 0..whole.len() * 8 {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -376,10 +312,10 @@ mod tests {
 
     #[test]
     fn a_header_that_claims_2_to_the_60_tensors_is_refused() {
-        let mut bytes = sample();
+        let mut bytes = whole();
         bytes[8..16].copy_from_slice(&(1u64 << 60).to_le_bytes());
         assert!(matches!(parse(&bytes), Err(HeaderError::Damaged(_))));
-        let mut bytes = sample();
+        let mut bytes = whole();
         bytes[16..24].copy_from_slice(&(1u64 << 60).to_le_bytes());
         assert!(matches!(parse(&bytes), Err(HeaderError::Damaged(_))));
     }
