@@ -3,10 +3,15 @@
 pub mod fetch;
 mod gguf;
 mod hub;
+mod mismatch;
 mod names;
 mod registry;
 mod resolve;
+mod texts;
+mod vocabulary;
 
 pub use gguf::{Header, HeaderError};
+pub use mismatch::Mismatch;
 pub use registry::{Entry, FileSpec, Registry, SamplingDefaults, Source};
 pub use resolve::{Installed, Resolved, Resolver, Target};
+pub use vocabulary::Vocabulary;
