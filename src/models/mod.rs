@@ -3,6 +3,7 @@
 pub mod fetch;
 mod gguf;
 mod hub;
+mod inspect;
 mod mismatch;
 mod names;
 mod registry;

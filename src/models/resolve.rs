@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::fetch::{self, Fetcher};
 use super::gguf::Header;
 use super::hub::{DEFAULT_QUANT, HubRepo, is_complete};
+use super::inspect;
 use super::registry::{Entry, FileSpec, Registry, Source};
 use crate::error::{Error, Result};
 use crate::paths::Paths;
@@ -26,6 +27,10 @@ pub struct Resolved {
     /// The file to load: the only one, or the first of a split model.
     pub file: PathBuf,
     pub quant: Option<String>,
+    /// What the file says; none for a script of the scripted engine.
+    pub header: Option<Header>,
+    /// Of all its files together.
+    pub bytes: u64,
 }
 
 /// A registry entry found on this disk.
@@ -80,7 +85,7 @@ impl Resolver<'_> {
         self.registry.entries().iter().filter_map(|entry| self.installed_entry(entry)).collect()
     }
 
-    fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
+    pub(super) fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
         let (source, files) = self.on_disk(entry)?;
         let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
         Some(Installed { entry, file: files.into_iter().next()?, bytes, quant: source.quant.clone() })
@@ -91,23 +96,32 @@ impl Resolver<'_> {
     /// # Errors
     /// When they cannot be had, or the file is not a usable GGUF.
     pub fn resolve(&self, target: &Target, fetcher: &mut Fetcher) -> Result<Resolved> {
-        let resolved = match target {
-            Target::Path(path) => {
-                let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-                Resolved { name, entry: None, file: path.clone(), quant: None }
-            }
+        match target {
+            Target::Path(path) => Resolved::of_path(path),
             Target::Entry(entry) => {
-                let (source, files) = match self.on_disk(entry) {
-                    Some((source, files)) => (source.clone(), files),
-                    None => fetch::fetch(entry, self.paths, fetcher)?,
+                let fetched = || {
+                    let (source, files) = fetch::fetch(entry, self.paths, fetcher)?;
+                    Resolved::of_entry(entry, &source, files)
                 };
-                let file =
-                    files.into_iter().next().ok_or_else(|| Error::model(format!("{} names no file", entry.name)))?;
-                Resolved { name: entry.name.clone(), entry: Some((**entry).clone()), file, quant: source.quant }
+                self.entry_here(entry)?.map_or_else(fetched, Ok)
             }
-        };
-        usable(&resolved.file)?;
-        Ok(resolved)
+        }
+    }
+
+    /// The same without fetching: none for an entry whose files are not on this disk.
+    ///
+    /// # Errors
+    /// When the file is not there, or is not a usable GGUF.
+    pub fn here(&self, target: &Target) -> Result<Option<Resolved>> {
+        match target {
+            Target::Path(path) => Resolved::of_path(path).map(Some),
+            Target::Entry(entry) => self.entry_here(entry),
+        }
+    }
+
+    pub(super) fn entry_here(&self, entry: &Entry) -> Result<Option<Resolved>> {
+        let here = self.on_disk(entry);
+        here.map(|(source, files)| Resolved::of_entry(entry, source, files)).transpose()
     }
 
     /// The first source whose files are all here.
@@ -133,6 +147,24 @@ impl Resolver<'_> {
                 source.files.iter().map(file).collect()
             }
         }
+    }
+}
+
+impl Resolved {
+    fn of_path(path: &Path) -> Result<Self> {
+        let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        Self::new(name, None, path.to_owned(), None)
+    }
+
+    fn of_entry(entry: &Entry, source: &Source, files: Vec<PathBuf>) -> Result<Self> {
+        let file = files.into_iter().next().ok_or_else(|| Error::model(format!("{} names no file", entry.name)))?;
+        Self::new(entry.name.clone(), Some(entry.clone()), file, source.quant.clone())
+    }
+
+    fn new(name: String, entry: Option<Entry>, file: PathBuf, quant: Option<String>) -> Result<Self> {
+        let header = inspect::usable(&file)?;
+        let bytes = inspect::bytes(&file, header.as_ref().map_or(1, Header::splits));
+        Ok(Self { name, entry, file, quant, header, bytes })
     }
 }
 
@@ -172,48 +204,6 @@ fn hf_entry(address: &str) -> Result<Entry> {
     };
     let source = Source { hf: Some(format!("{owner}/{repo}")), revision: None, pip: None, path: None, quant, files };
     Ok(Entry { name: format!("hf:{address}"), sources: vec![source], ..Entry::default() })
-}
-
-/// Whether the engine can be trusted with a file: it parses headers itself, but some mistakes make it end the process.
-fn usable(file: &Path) -> Result<()> {
-    let shown = file.display();
-    #[cfg(feature = "scripted")]
-    if file.extension().is_some_and(|extension| extension == "script") {
-        return Ok(());
-    }
-    if !file.exists() {
-        return Err(Error::model(format!("{shown} does not exist")).hint("`qchat list` shows the models that are here"));
-    }
-    if file.is_dir() {
-        return Err(Error::model(format!("{shown} is a directory")).hint("name the .gguf file in it"));
-    }
-    let header = Header::read(file)
-        .map_err(|error| Error::model(format!("{shown} is not a usable GGUF: {error}")).hint("download it again"))?;
-    if header.architecture().is_none() || header.tensors == 0 {
-        return Err(Error::model(format!("{shown} is a GGUF without a model in it")));
-    }
-    let architecture = header.architecture().unwrap_or_default();
-    if !generates_text(architecture) {
-        let message = format!("{shown} holds a {architecture} model, which does not write text");
-        return Err(Error::model(message).hint("take a text generation model"));
-    }
-    // The binding takes a context for an i32.
-    let context = header.unsigned(&format!("{architecture}.context_length"));
-    if let Some(context) = context.filter(|n| i32::try_from(*n).is_err()) {
-        let message = format!("{shown} is not a usable GGUF: it claims a context of {context} tokens");
-        return Err(Error::model(message).hint("download it again"));
-    }
-    let first = header.unsigned("split.no").unwrap_or(0) == 0;
-    if header.splits() > 1 && !first {
-        return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));
-    }
-    Ok(())
-}
-
-/// Encoders, vision projectors and speech parts are GGUF files too, and the engine would end the process on some.
-fn generates_text(architecture: &str) -> bool {
-    let others = ["clip", "t5", "t5encoder", "wavtokenizer-dec", "gemma-embedding", "llama-embed"];
-    !architecture.contains("bert") && !others.contains(&architecture)
 }
 
 #[cfg(test)]

@@ -1,0 +1,88 @@
+//! What is known of a model's files before the engine sees them.
+
+use std::path::Path;
+
+use super::gguf::Header;
+use crate::error::{Error, Result};
+
+/// The header of a file that the engine can be trusted with: it parses headers itself, but some mistakes make it end the
+/// process. None for a script of the scripted engine.
+///
+/// # Errors
+/// When the file is no model that writes text.
+pub(super) fn usable(file: &Path) -> Result<Option<Header>> {
+    let shown = file.display();
+    #[cfg(feature = "scripted")]
+    if file.extension().is_some_and(|extension| extension == "script") {
+        return Ok(None);
+    }
+    if !file.exists() {
+        return Err(Error::model(format!("{shown} does not exist")).hint("`qchat list` shows the models that are here"));
+    }
+    if file.is_dir() {
+        return Err(Error::model(format!("{shown} is a directory")).hint("name the .gguf file in it"));
+    }
+    let header = Header::read(file)
+        .map_err(|error| Error::model(format!("{shown} is not a usable GGUF: {error}")).hint("download it again"))?;
+    if header.architecture().is_none() || header.tensors == 0 {
+        return Err(Error::model(format!("{shown} is a GGUF without a model in it")));
+    }
+    let architecture = header.architecture().unwrap_or_default();
+    if !generates_text(architecture) {
+        let message = format!("{shown} holds a {architecture} model, which does not write text");
+        return Err(Error::model(message).hint("take a text generation model"));
+    }
+    // The binding takes a context for an i32.
+    let context = header.unsigned(&format!("{architecture}.context_length"));
+    if let Some(context) = context.filter(|n| i32::try_from(*n).is_err()) {
+        let message = format!("{shown} is not a usable GGUF: it claims a context of {context} tokens");
+        return Err(Error::model(message).hint("download it again"));
+    }
+    let first = header.unsigned("split.no").unwrap_or(0) == 0;
+    if header.splits() > 1 && !first {
+        return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));
+    }
+    Ok(Some(header))
+}
+
+/// The bytes of a model of so many files, of which the first is named; those that are not there count nothing.
+pub(super) fn bytes(first: &Path, splits: u64) -> u64 {
+    let len = |file: &Path| file.metadata().map_or(0, |meta| meta.len());
+    let name = first.file_name().unwrap_or_default().to_string_lossy();
+    // NAME-00001-of-00003.gguf and so on, beside each other: so llama.cpp looks for them.
+    match name.rsplit_once("-00001-of-") {
+        Some((stem, rest)) if splits > 1 => {
+            let part = |number| first.with_file_name(format!("{stem}-{number:05}-of-{rest}"));
+            (1..=splits.min(99_999)).map(|number| len(&part(number))).sum()
+        }
+        _ => len(first),
+    }
+}
+
+/// Encoders, vision projectors and speech parts are GGUF files too, and the engine would end the process on some.
+fn generates_text(architecture: &str) -> bool {
+    let others = ["clip", "t5", "t5encoder", "wavtokenizer-dec", "gemma-embedding", "llama-embed"];
+    !architecture.contains("bert") && !others.contains(&architecture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_split_model_are_counted_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: usize| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, vec![0; bytes]).unwrap();
+            path
+        };
+        let first = write("m-00001-of-00003.gguf", 5);
+        write("m-00002-of-00003.gguf", 7);
+        assert_eq!(bytes(&first, 3), 12, "one is missing");
+        write("m-00003-of-00003.gguf", 11);
+        assert_eq!(bytes(&first, 3), 23);
+        assert_eq!(bytes(&first, 1), 5);
+        assert_eq!(bytes(&write("m.gguf", 3), 3), 3);
+    }
+}
