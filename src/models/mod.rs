@@ -6,6 +6,7 @@ mod hub;
 mod inspect;
 mod mismatch;
 mod names;
+mod pair;
 mod registry;
 mod resolve;
 mod texts;
@@ -13,6 +14,7 @@ mod vocabulary;
 
 pub use gguf::{Header, HeaderError};
 pub use mismatch::Mismatch;
+pub use pair::DraftWish;
 pub use registry::{Entry, FileSpec, Registry, SamplingDefaults, Source};
 pub use resolve::{Installed, Resolved, Resolver, Target};
 pub use vocabulary::Vocabulary;
