@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`cli`] | what was typed: parsed, ranges checked, nothing looked up |
 //! | [`settings`] | flags, environment and files made into decisions |
-//! | [`models`] | names, registries, GGUF headers, downloads |
+//! | [`models`] | names, registries, GGUF headers, downloads; which model drafts for which, and in how much memory |
 //! | [`chat`] | a conversation, and how a template makes one prompt of it |
 //! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests |
 //! | [`sample`] | a token from logits, with noise that belongs to the position |

@@ -4,6 +4,7 @@ pub mod fetch;
 mod gguf;
 mod hub;
 mod inspect;
+mod memory;
 mod mismatch;
 mod names;
 mod pair;
@@ -13,6 +14,7 @@ mod texts;
 mod vocabulary;
 
 pub use gguf::{Header, HeaderError};
+pub use memory::{Needs, Shortage, available, room_for_draft};
 pub use mismatch::Mismatch;
 pub use pair::DraftWish;
 pub use registry::{Entry, FileSpec, Registry, SamplingDefaults, Source};

@@ -1,0 +1,61 @@
+//! How much memory a model takes, how much is free, and whether a draft has room beside its target.
+
+mod free;
+mod needs;
+
+use std::fmt;
+
+pub use free::available;
+pub use needs::Needs;
+
+/// Why a draft is not loaded beside its target. In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    target: u64,
+    draft: u64,
+    available: u64,
+    reserve: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gb = |bytes: u64| bytes as f64 / 1e9;
+        let (target, draft, available, reserve) =
+            (gb(self.target), gb(self.draft), gb(self.available), gb(self.reserve));
+        write!(
+            f,
+            "the draft needs {draft:.1} GB beside the target's {target:.1} GB, and {available:.1} GB are free \
+             ({reserve:.1} GB of it are left to other programs)"
+        )
+    }
+}
+
+/// Whether target and draft fit into `available` bytes together, each with a context of `n_ctx` tokens. A tenth of what
+/// is free, and at least 200 MB, is left to other programs; never more than 2 GB.
+///
+/// # Errors
+/// The numbers, when they do not fit.
+pub fn room_for_draft(target: &Needs, draft: &Needs, n_ctx: usize, available: u64) -> Result<(), Shortage> {
+    let reserve = (available / 10).clamp(200_000_000, 2_000_000_000);
+    let shortage = Shortage { target: target.at(n_ctx), draft: draft.at(n_ctx), available, reserve };
+    let needed = shortage.target.saturating_add(shortage.draft).saturating_add(reserve);
+    if needed <= available { Ok(()) } else { Err(shortage) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_without_room_is_told_in_numbers() {
+        let target = Needs { weights: 1_200_000_000, kv_per_token: 28 * 1024, compute: 50_000_000 };
+        let draft = Needs { weights: 500_000_000, kv_per_token: 12 * 1024, compute: 50_000_000 };
+        let both = target.at(2048) + draft.at(2048);
+        assert!(room_for_draft(&target, &draft, 2048, both + 250_000_000).is_ok());
+        // What is left to others.
+        assert!(room_for_draft(&target, &draft, 2048, both + 150_000_000).is_err());
+        let shortage = room_for_draft(&target, &draft, 2048, 1_100_000_000).unwrap_err();
+        let line = "the draft needs 0.6 GB beside the target's 1.3 GB, and 1.1 GB are free (0.2 GB of it are left to other programs)";
+        assert_eq!(shortage.to_string(), line);
+    }
+}
