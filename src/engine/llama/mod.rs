@@ -6,11 +6,13 @@
 
 mod abort;
 mod context;
+mod fit;
 mod load;
 mod log;
 mod state;
 mod vocab;
 
+pub use fit::free_device_memory;
 pub use load::{LlamaModel, LoadSettings};
 use log::last_error;
 pub use log::{LogTo, route as route_logs};
