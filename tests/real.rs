@@ -18,6 +18,8 @@ use qchat::engine::llama::LoadSettings;
 use qchat::engine::{Model, Token};
 use qchat::generate::{Limits, Speaker};
 use qchat::interrupt::Interrupt;
+use qchat::models::{DraftWish, Registry, Resolver};
+use qchat::paths::Paths;
 use talks::Talk;
 
 const MODEL: &str = "smollm2-135m";
@@ -156,4 +158,22 @@ fn other_scripts_come_out_whole() {
         run(&["--raw", "--temp", "0", "--max-tokens", "24", "--no-stdin", "你好，世界！你好，"]).output().unwrap();
     let answer = stdout(&output);
     assert!(!answer.is_empty() && !answer.contains('\u{fffd}'), "{answer:?}");
+}
+
+#[test]
+fn a_model_of_another_family_is_no_draft() {
+    let paths = Paths::under(&home());
+    let registry = Registry::load(&paths.user_registry()).unwrap();
+    let resolver = Resolver { registry: &registry, paths: &paths };
+    let here = |name: &str| resolver.here(&resolver.target(name).unwrap()).unwrap();
+    // For machines that have pulled it (scripts/bench does).
+    let Some(qwen) = here("qwen2.5-coder-0.5b") else { return };
+    let error = resolver.draft_for(&qwen, &DraftWish::Named(MODEL.into())).unwrap_err().to_string();
+    let line = "smollm2-135m cannot draft for qwen2.5-coder-0.5b: token 0 is '!' in the target and '<|endoftext|>' in the draft";
+    assert!(error.starts_with(line), "{error}");
+    assert_ne!(resolver.draft_for(&qwen, &DraftWish::Auto).unwrap().map(|draft| draft.name).as_deref(), Some(MODEL));
+    if let Some(larger) = here("qwen2.5-coder-1.5b") {
+        let draft = resolver.draft_for(&larger, &DraftWish::Auto).unwrap().unwrap();
+        assert_eq!(draft.name, "qwen2.5-coder-0.5b");
+    }
 }

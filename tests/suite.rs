@@ -21,6 +21,8 @@ mod one_shot;
 mod outcome;
 #[path = "suite/packages.rs"]
 mod packages;
+#[path = "suite/pairs.rs"]
+mod pairs;
 #[path = "suite/precedence.rs"]
 mod precedence;
 #[path = "suite/prompt_ids.rs"]

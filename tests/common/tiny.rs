@@ -6,7 +6,6 @@
 
 use std::{collections::HashSet, fs, io, path::Path};
 
-const LAYERS: usize = 2;
 const EMBED: usize = 64;
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
@@ -40,6 +39,12 @@ pub struct Tiny {
     pub template: Option<String>,
     /// Their texts must differ, and be none of the bytes' letters.
     pub specials: Vec<(String, Kind)>,
+    /// Tokens after the specials that stand for nothing, as Qwen's files have them.
+    pub padding: usize,
+    /// Another text for a token.
+    pub renamed: Option<(usize, &'static str)>,
+    /// A layer has 0.2 MB.
+    pub layers: usize,
     /// Indices into `specials`. With None the key is left out, and llama.cpp takes token 11.
     pub bos: Option<usize>,
     pub eos: Option<usize>,
@@ -61,6 +66,9 @@ impl Default for Tiny {
             context: 32768,
             template: Some(CHATML.to_string()),
             specials: Vec::from(["<|endoftext|>", "<|im_start|>", "<|im_end|>"].map(control)),
+            padding: 0,
+            renamed: None,
+            layers: 2,
             bos: Some(0),
             eos: Some(2),
             add_bos: false,
@@ -79,6 +87,10 @@ impl Tiny {
     pub fn special(&self, text: &str) -> i32 {
         let index = self.specials.iter().position(|(own, _)| own == text);
         (BYTES + index.expect("a special of this model")) as i32
+    }
+
+    fn vocabulary(&self) -> usize {
+        BYTES + self.specials.len() + self.padding
     }
 
     /// The file: header, keys, the tensors' descriptions, then their data from an aligned place.
@@ -117,7 +129,7 @@ impl Tiny {
         for (name, value) in [
             ("context_length", self.context as usize),
             ("embedding_length", EMBED),
-            ("block_count", LAYERS),
+            ("block_count", self.layers),
             ("feed_forward_length", FEED_FORWARD),
             ("attention.head_count", HEADS),
             ("attention.head_count_kv", KV_HEADS),
@@ -137,12 +149,15 @@ impl Tiny {
 
         let mut texts: Vec<_> = (0..=255).map(|byte| string(&letter(byte))).collect();
         texts.extend(self.specials.iter().map(|(text, _)| string(text)));
+        texts.extend((texts.len()..self.vocabulary()).map(|id| string(&format!("[PAD{id}]"))));
+        self.renamed.iter().for_each(|(id, text)| texts[*id] = string(text));
         // llama.cpp aborts on a vocabulary that names a token twice.
         assert_eq!(HashSet::<_>::from_iter(&texts).len(), texts.len());
         keys.push(array_key("tokenizer.ggml.tokens", 8, &texts));
         let number = |kind: i32| kind.to_le_bytes().to_vec();
         let mut kinds = vec![number(1); BYTES]; // normal tokens
         kinds.extend(self.specials.iter().map(|(_, kind)| number(*kind as i32)));
+        kinds.resize(self.vocabulary(), number(5)); // unused
         keys.push(array_key("tokenizer.ggml.token_type", 5, &kinds));
         keys
     }
@@ -150,7 +165,7 @@ impl Tiny {
     /// Their names, shapes and values. Only matrices are random, with outputs of about N(0, gain)
     /// for inputs of N(0, 1); ggml puts the inputs' dimension first.
     fn tensors(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
-        let vocabulary = BYTES + self.specials.len();
+        let vocabulary = self.vocabulary();
         let matrix = |name: &str, inputs: usize, outputs: usize, gain: f32| {
             let scale = gain / (inputs as f32).sqrt();
             let numbers = normals(self.seed, name, inputs * outputs);
@@ -171,7 +186,7 @@ impl Tiny {
             ("ffn_up", EMBED, FEED_FORWARD, 1.0),
             ("ffn_down", FEED_FORWARD, EMBED, 1.0),
         ];
-        for layer in 0..LAYERS {
+        for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
             tensors.extend(["attn_norm", "ffn_norm"].map(|part| norm(&name(part))));
             tensors.extend(parts.map(|(part, i, o, gain)| matrix(&name(part), i, o, gain)));
@@ -179,7 +194,8 @@ impl Tiny {
         tensors.push(norm("output_norm.weight"));
         let mut output = matrix("output.weight", EMBED, vocabulary, self.spread);
         let rows = output.2.chunks_mut(EMBED).zip(0..);
-        rows.filter(|(_, id)| !(self.says)(*id)).for_each(|(row, _)| row.fill(0.0));
+        let said = |id: usize| id < vocabulary - self.padding && (self.says)(id);
+        rows.filter(|(_, id)| !said(*id)).for_each(|(row, _)| row.fill(0.0));
         tensors.push(output);
         tensors
     }

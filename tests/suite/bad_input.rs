@@ -55,7 +55,7 @@ fn a_model_cut_anywhere_is_refused() {
 }
 
 /// The bytes behind the header: 32-bit numbers of the matrices and norms of `tests/common/tiny.rs`.
-fn tensor_bytes(whole: &[u8]) -> usize {
+pub fn tensor_bytes(whole: &[u8]) -> usize {
     let norm = b"output_norm.weight";
     let at = whole.windows(norm.len()).position(|part| part == norm).unwrap();
     whole.len() - (at + 256).next_multiple_of(32)
@@ -230,7 +230,7 @@ fn file_refused_saying(sandbox: &Sandbox, bytes: &[u8]) -> String {
 }
 
 /// Places of a header, the same in every run.
-fn places(count: u64, below: usize) -> impl Iterator<Item = usize> {
+pub fn places(count: u64, below: usize) -> impl Iterator<Item = usize> {
     let mix = |i: u64| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 24;
     (1..=count).map(move |i| mix(i) as usize % below)
 }
