@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// The largest `--draft-max`.
+pub const MOST_DRAFTED: usize = 16;
+
 /// Chat with GGUF models: in a terminal, through a pipe, in a script.
 #[derive(Debug, Parser)]
 #[command(name = "qchat", version, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -67,6 +70,30 @@ pub struct RunArgs {
         hide_short_help = true
     )]
     pub gpu_layers: Option<u32>,
+
+    /// The draft model: auto, off (no drafts of any kind), or a model
+    #[arg(long, value_name = "auto|off|MODEL", env = "QCHAT_DRAFT", hide_env = true)]
+    pub draft: Option<String>,
+
+    /// The most tokens that are drafted at once
+    #[arg(long, value_name = "N", env = "QCHAT_DRAFT_MAX", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=MOST_DRAFTED as i64), hide_short_help = true)]
+    pub draft_max: Option<u32>,
+
+    /// Who may draft
+    #[arg(
+        long,
+        value_enum,
+        value_name = "ngram,model",
+        value_delimiter = ',',
+        env = "QCHAT_DRAFTERS",
+        hide_env = true,
+        hide_short_help = true
+    )]
+    pub drafters: Option<Vec<DrafterKind>>,
+
+    /// Rearrange weights for this CPU when loading them: a longer load, faster drafts; in a talk where not given
+    #[arg(long, value_name = "true|false", env = "QCHAT_REPACK", hide_env = true, hide_short_help = true)]
+    pub repack: Option<bool>,
 
     /// What stdout gets
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
@@ -167,6 +194,14 @@ pub struct ListArgs {
 pub enum SourceKind {
     Hf,
     Pip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DrafterKind {
+    /// What followed the same tokens before
+    Ngram,
+    /// A smaller model of the same family
+    Model,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

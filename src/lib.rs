@@ -8,7 +8,7 @@
 //! | [`chat`] | a conversation, and how a template makes one prompt of it |
 //! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests |
 //! | [`sample`] | a token from logits, with noise that belongs to the position |
-//! | [`generate`] | one answer as a state machine, and the driver of one or many |
+//! | [`generate`] | one answer as a state machine, the driver of one or many, drafts ([`generate::draft`]) |
 //! | [`ui`] | stdout for data, stderr for status, the REPL |
 //! | [`commands`] | one file a subcommand: wiring only |
 //! | [`error`], [`interrupt`], [`paths`] | used everywhere |

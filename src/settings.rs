@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::cli::{OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::cli::{DrafterKind, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
 use crate::error::{Error, Result};
-use crate::models::{Entry, SamplingDefaults};
+use crate::models::{DraftWish, Entry, SamplingDefaults};
 use crate::paths::{self, Paths};
 use crate::sample::Sampling;
 
@@ -19,6 +19,10 @@ pub struct Config {
     pub threads: Option<usize>,
     pub context: Option<usize>,
     pub max_tokens: Option<usize>,
+    /// As `--draft`.
+    pub draft: Option<String>,
+    pub draft_max: Option<usize>,
+    pub repack: Option<bool>,
     #[serde(default)]
     pub sampling: SamplingDefaults,
 }
@@ -54,6 +58,7 @@ impl Config {
             ("max_tokens", self.max_tokens, 1, u32::MAX as usize),
             ("context", self.context, 16, 1 << 24),
             ("threads", self.threads, 1, 512),
+            ("draft_max", self.draft_max, 1, MOST_DRAFTED),
         ];
         let wrong = |(name, value, low, high): (&str, Option<usize>, usize, usize)| {
             let wrong = value.is_some_and(|value| !(low..=high).contains(&value));
@@ -80,6 +85,12 @@ pub struct Settings {
     pub n_ctx: Option<usize>,
     pub threads: usize,
     pub gpu_layers: Option<u32>,
+    pub draft: DraftWish,
+    /// The most tokens that are drafted at once.
+    pub draft_max: usize,
+    pub drafters: Vec<DrafterKind>,
+    /// Whether weights are rearranged for the CPU when they are loaded; `None`: in a talk.
+    pub repack: Option<bool>,
     pub output: OutputFormat,
     pub reasoning: Option<Visibility>,
     pub raw: bool,
@@ -119,6 +130,10 @@ impl Settings {
             n_ctx: args.ctx.map(|n| n as usize).or(config.context),
             threads: args.threads.map(|n| n as usize).or(config.threads).unwrap_or_else(physical_cores),
             gpu_layers: args.gpu_layers,
+            draft: args.draft.or(config.draft).map_or(DraftWish::Auto, |wish| DraftWish::from_word(&wish)),
+            draft_max: args.draft_max.map(|n| n as usize).or(config.draft_max).unwrap_or(MOST_DRAFTED),
+            drafters: args.drafters.unwrap_or_else(|| vec![DrafterKind::Ngram, DrafterKind::Model]),
+            repack: args.repack.or(config.repack),
             output: args.output,
             reasoning: args.reasoning,
             raw: args.raw,

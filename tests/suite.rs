@@ -13,8 +13,20 @@ mod answers;
 mod bad_input;
 #[path = "suite/downloads.rs"]
 mod downloads;
+#[path = "suite/draft_accounts.rs"]
+mod draft_accounts;
+#[path = "suite/draft_edges.rs"]
+mod draft_edges;
+#[path = "suite/draft_flags.rs"]
+mod draft_flags;
+#[path = "suite/draft_policy.rs"]
+mod draft_policy;
+#[path = "suite/drafts.rs"]
+mod drafts;
 #[path = "suite/engine.rs"]
 mod engine;
+#[path = "suite/hybrid.rs"]
+mod hybrid;
 #[path = "suite/one_shot.rs"]
 mod one_shot;
 #[path = "suite/outcome.rs"]
@@ -37,6 +49,8 @@ mod repl;
 mod repl_keys;
 #[path = "suite/repl_stops.rs"]
 mod repl_stops;
+#[path = "suite/replay.rs"]
+mod replay;
 #[path = "suite/server.rs"]
 mod server;
 #[path = "suite/turns.rs"]

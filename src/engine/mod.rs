@@ -56,7 +56,7 @@ pub struct Capabilities {
 pub enum Rollback {
     /// To any position.
     Anywhere,
-    /// By at most this many tokens; 0 means not at all, only cleared.
+    /// By at most this many tokens of the last evaluation, once, and not by its first row; 0 means not at all, only cleared.
     AtMost(usize),
 }
 
@@ -70,7 +70,7 @@ pub enum Save {
 }
 
 /// Why an engine could not do what it was asked.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EngineError {
     /// Stopped by the interrupt flag. The KV is as it was before the call.
     #[error("stopped")]
@@ -187,11 +187,13 @@ pub trait Context {
     fn n_ctx(&self) -> usize;
     /// What a sequence holds, in order.
     fn tokens(&self, seq: Seq) -> &[Token];
+    /// Positions taken, in all sequences together.
+    fn total(&self) -> usize;
     /// Evaluates rows. Afterwards [`Context::logits`] answers for those that asked.
     ///
     /// # Errors
-    /// On any error every sequence holds what it held before the call (a model that cannot be
-    /// cut back holds nothing then).
+    /// On any error every sequence holds what it held before the call (of a model that cannot be cut back anywhere it may
+    /// hold nothing then).
     fn eval(&mut self, rows: &[Row]) -> Result<(), EngineError>;
     /// Logits (one a vocabulary entry) of row `row` of the last `eval`.
     fn logits(&self, row: usize) -> &[f32];

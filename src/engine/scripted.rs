@@ -41,11 +41,54 @@ pub struct Script {
     /// Whether a sequence can be cut back, or only cleared.
     #[serde(default = "yes")]
     pub can_trim: bool,
+    /// How many tokens a sequence can be cut back by, where it cannot be cut back anywhere.
+    #[serde(default)]
+    pub rollback: usize,
+    /// The number of the cut that fails, counted from 1.
+    #[serde(default)]
+    pub trim_fails_at: Option<usize>,
+    /// In place of replies: logits that depend on the last three tokens.
+    #[serde(default)]
+    pub random: Option<Random>,
     /// A context larger than this cannot be had.
     #[serde(default)]
     pub memory: Option<usize>,
     #[serde(default)]
     pub no_template: bool,
+}
+
+/// Logits of the letters a to z: normal-like numbers, a hash of seed and context. The others never come.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Random {
+    pub seed: u64,
+    /// Their standard deviation.
+    pub spread: f32,
+    /// How far a model of the same seed is off: 0 is the same model.
+    #[serde(default)]
+    pub off: f32,
+}
+
+impl Random {
+    fn logits(self, tokens: &[Token], logits: &mut [f32]) {
+        let context = tokens.iter().rev().take(3).fold(1u64, |hash, token| mix(hash ^ token.index() as u64));
+        logits.fill(-1e9);
+        for (token, logit) in logits.iter_mut().enumerate().take(usize::from(b'z') + 1).skip(usize::from(b'a')) {
+            let normal = |seed: u64| {
+                let bits = mix(context ^ mix(seed ^ (token as u64) << 32));
+                let sum: u64 = (0..4).map(|i| (bits >> (16 * i)) & 0xffff).sum();
+                (sum as f32 - 131_070.0) / 37_837.0
+            };
+            *logit = self.spread * normal(self.seed) + self.off * normal(!self.seed);
+        }
+    }
+}
+
+/// The finaliser of splitmix64.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 fn default_context() -> usize {
@@ -108,7 +151,14 @@ impl Model for ScriptedModel {
             return Err(EngineError::OutOfMemory { what: format!("a context of {} tokens", settings.n_ctx) });
         }
         let held = vec![Vec::new(); settings.sequences as usize];
-        Ok(Box::new(ScriptedContext { model: self, settings: settings.clone(), held, logits: Vec::new(), evals: 0 }))
+        Ok(Box::new(ScriptedContext {
+            model: self,
+            settings: settings.clone(),
+            held,
+            logits: Vec::new(),
+            evals: 0,
+            trims: 0,
+        }))
     }
 }
 
@@ -160,6 +210,7 @@ struct ScriptedContext {
     held: Vec<Vec<Token>>,
     logits: Vec<Vec<f32>>,
     evals: usize,
+    trims: usize,
 }
 
 impl ScriptedContext {
@@ -181,7 +232,8 @@ impl ScriptedContext {
 
 impl Context for ScriptedContext {
     fn capabilities(&self) -> Capabilities {
-        let rollback = if self.model.script.can_trim { Rollback::Anywhere } else { Rollback::AtMost(0) };
+        let rollback =
+            if self.model.script.can_trim { Rollback::Anywhere } else { Rollback::AtMost(self.model.script.rollback) };
         Capabilities { rollback, save: Save::Ranges, max_rows: 64, max_logits: 64 }
     }
 
@@ -193,13 +245,16 @@ impl Context for ScriptedContext {
         &self.held[seq as usize]
     }
 
+    fn total(&self) -> usize {
+        self.held.iter().map(Vec::len).sum()
+    }
+
     fn eval(&mut self, rows: &[Row]) -> Result<(), EngineError> {
         self.evals += 1;
         if self.model.script.fails_at == Some(self.evals) {
             return Err(EngineError::Failed("the script says so".into()));
         }
-        let total: usize = self.held.iter().map(Vec::len).sum();
-        if total + rows.len() > self.settings.n_ctx {
+        if self.total() + rows.len() > self.settings.n_ctx {
             return Err(EngineError::Full { n_ctx: self.settings.n_ctx });
         }
         let until = Instant::now() + Duration::from_millis(self.model.script.row_ms * rows.len() as u64);
@@ -219,7 +274,11 @@ impl Context for ScriptedContext {
             let mut logits = Vec::new();
             if row.want_logits {
                 logits = vec![0.0; self.model.vocab.len()];
-                logits[self.next(&self.held[row.seq as usize]).index()] = 40.0;
+                let held = &self.held[row.seq as usize];
+                match self.model.script.random {
+                    Some(random) => random.logits(held, &mut logits),
+                    None => logits[self.next(held).index()] = 40.0,
+                }
             }
             self.logits.push(logits);
         }
@@ -232,7 +291,12 @@ impl Context for ScriptedContext {
 
     fn trim(&mut self, seq: Seq, from: usize) -> Result<(), EngineError> {
         let held = &mut self.held[seq as usize];
-        if from > 0 && from < held.len() && !self.model.script.can_trim {
+        if from >= held.len() {
+            return Ok(());
+        }
+        self.trims += 1;
+        let far = !self.model.script.can_trim && held.len() - from > self.model.script.rollback;
+        if from > 0 && far || self.model.script.trim_fails_at == Some(self.trims) {
             return Err(EngineError::CannotTrim { from });
         }
         held.truncate(from);

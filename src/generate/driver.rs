@@ -1,15 +1,20 @@
 //! Evaluates what turns want: the rows of one turn or of many go into one batch, logits go back to each.
 
+use std::time::Instant;
+
+use super::draft::{At, Speculator};
 use super::stats::Finish;
 use super::text::Sink;
 use super::turn::Turn;
-use crate::engine::{Context, EngineError, Row};
+use crate::engine::{Context, EngineError, Rollback, Row};
 use crate::interrupt::Interrupt;
 
 /// A turn and where its text goes.
 pub struct Lane<'a, 'v> {
     pub turn: Turn<'v>,
     pub sink: &'a mut dyn Sink,
+    /// Who drafts for it.
+    pub speculator: Option<&'a mut Speculator>,
 }
 
 /// Why the driver came back.
@@ -37,13 +42,19 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             return Ok(Ended::Finished);
         }
         rows.clear();
-        // Turns that decode want one row and come first, so that a long prompt delays nobody's next token.
+        // Turns that decode want few rows and come first, so that a long prompt delays nobody's next token.
         let mut order: Vec<usize> = (0..lanes.len()).collect();
         order.sort_by_key(|&lane| wanted(context, &lanes[lane].turn));
-        for lane in order {
-            let turn = &lanes[lane].turn;
-            turn.next_rows(context.tokens(turn.seq()).len(), limits.max_rows - rows.len(), &mut rows);
+        let turns = order.len();
+        for (place, lane) in order.into_iter().enumerate() {
+            let lane = &mut lanes[lane];
+            let room = limits.max_rows - rows.len();
+            // Each turn that is still to come may want a row with logits of its own.
+            let logits = rows.iter().filter(|row| row.want_logits).count() + turns - place;
+            lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)));
+            lane.turn.next_rows(context.tokens(lane.turn.seq()).len(), room, &mut rows);
         }
+        let began = Instant::now();
         match context.eval(&rows) {
             Ok(()) => {}
             Err(EngineError::Aborted) => {
@@ -53,18 +64,63 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             Err(EngineError::Full { .. }) => return Ok(Ended::Full),
             Err(error) => return Err(error),
         }
-        for lane in lanes.iter_mut().filter(|lane| lane.turn.emitted() == 0) {
-            lane.sink.reading(context.tokens(lane.turn.seq()).len(), lane.turn.len());
-        }
-        for (index, row) in rows.iter().enumerate().filter(|(_, row)| row.want_logits) {
-            if let Some(lane) = lanes.iter_mut().find(|lane| lane.turn.seq() == row.seq) {
-                lane.turn.absorb(context.logits(index), lane.sink);
+        let took = began.elapsed();
+        for lane in lanes.iter_mut() {
+            let seq = lane.turn.seq();
+            let own: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].seq == seq).collect();
+            let wanting: Vec<usize> = own.iter().copied().filter(|row| rows[*row].want_logits).collect();
+            let prefilling = lane.turn.emitted() == 0;
+            if prefilling && !own.is_empty() {
+                lane.sink.reading(context.tokens(seq).len(), lane.turn.len());
+            }
+            if wanting.is_empty() {
+                continue;
+            }
+            let held = context.tokens(seq).len() - wanting.len();
+            let judged = lane.turn.absorb(wanting.iter().map(|row| context.logits(*row)), lane.sink);
+            match context.trim(seq, lane.turn.valid(held, judged)) {
+                // All is read again, which the turn asks for by itself.
+                Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
+                trimmed => trimmed?,
+            }
+            if !prefilling && let Some(speculator) = &mut lane.speculator {
+                speculator.judged(judged, own.len(), took);
             }
         }
     }
 }
 
+impl Lane<'_, '_> {
+    /// Lets drafters propose what follows the pending token, as far as the context, the budget and `most` rows allow.
+    fn draft(&mut self, context: &dyn Context, most: usize) {
+        let Some(speculator) = &mut self.speculator else { return };
+        let limits = context.capabilities();
+        let held = context.tokens(self.turn.seq()).len();
+        if !self.turn.is_decoding(held) {
+            speculator.pass();
+            return;
+        }
+        let rollback = match limits.rollback {
+            Rollback::Anywhere => usize::MAX,
+            Rollback::AtMost(tokens) => tokens,
+        };
+        if rollback == 0 {
+            speculator.blocked("this model's state cannot be cut back");
+            return;
+        }
+        // The last token of the budget needs no row, and a draft must not be what makes a context grow.
+        let edge = context.n_ctx().saturating_sub(context.total() + 1);
+        let most = [most, rollback, edge, self.turn.left().saturating_sub(1)];
+        let at = At { tokens: self.turn.tokens(), prompt_len: self.turn.prompt_len() };
+        speculator.propose(&at, most.into_iter().min().unwrap_or(0));
+        // A draft may have padding that the target's vocabulary does not have.
+        let draft = speculator.keep_below(self.turn.vocabulary_len());
+        self.turn.propose(draft);
+    }
+}
+
 fn wanted(context: &dyn Context, turn: &Turn) -> usize {
+    // A draft is not counted: who decodes is behind nobody.
     turn.len().saturating_sub(context.tokens(turn.seq()).len())
 }
 

@@ -3,7 +3,9 @@
 //! Nothing here prints, opens a file, or sees a command line. Text leaves through a [`Sink`].
 
 mod detokenize;
+pub mod draft;
 mod driver;
+mod kv;
 mod prompt;
 mod session;
 mod speaker;

@@ -1,18 +1,18 @@
 //! A model, a context that grows, and the tokens it has read: answers one prompt after another, reading none twice.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::draft::{MOST_ROWS, Speculator};
 use super::driver::{Ended, Lane, drive};
+use super::kv::{Kv, SEQ};
 use super::stats::{Answer, Finish};
 use super::text::Sink;
 use super::turn::{Turn, TurnSettings};
-use crate::engine::{Context, ContextSettings, EngineError, Model, Seq, Token};
+use crate::engine::{EngineError, Model, Rollback, Row, Token};
 use crate::error::{Error, Kind, Result};
 use crate::interrupt::Interrupt;
 
-const SEQ: Seq = 0;
-/// Contexts come in steps of this many tokens.
-const STEP: usize = 256;
 /// Room for an answer that a context starts with.
 const FIRST_ROOM: usize = 512;
 
@@ -28,27 +28,34 @@ pub struct Limits {
 
 /// One conversation over one model.
 pub struct Session {
-    model: Arc<dyn Model>,
-    context: Option<Box<dyn Context>>,
+    kv: Kv,
     limits: Limits,
-    /// The largest context that could be had, once a larger one could not.
-    memory_limit: Option<usize>,
+    speculator: Option<Speculator>,
     interrupt: Interrupt,
 }
 
 impl Session {
     pub fn new(model: Arc<dyn Model>, limits: Limits, interrupt: Interrupt) -> Self {
-        Self { model, context: None, limits, memory_limit: None, interrupt }
+        let kv = Kv::new(model, limits.threads, interrupt.clone());
+        Self { kv, limits, speculator: None, interrupt }
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {
-        &self.model
+        self.kv.model()
+    }
+
+    /// Lets drafters compete from the next answer on; `None` is plain decoding.
+    pub fn speculate(&mut self, speculator: Option<Speculator>) {
+        self.speculator = speculator;
+    }
+
+    pub fn speculator(&mut self) -> Option<&mut Speculator> {
+        self.speculator.as_mut()
     }
 
     /// The most tokens that prompt and answer can have together.
     pub fn max_context(&self) -> usize {
-        let trained = self.model.trained_context().max(1);
-        [self.limits.n_ctx, self.memory_limit].into_iter().flatten().fold(trained, usize::min)
+        self.kv.most().min(self.limits_to())
     }
 
     /// The limit that was asked for, where one was.
@@ -63,12 +70,12 @@ impl Session {
 
     /// The tokens of context there are now.
     pub fn n_ctx(&self) -> usize {
-        self.context.as_ref().map_or(0, |context| context.n_ctx())
+        self.kv.n_ctx()
     }
 
     /// What the KV holds.
     pub fn held(&self) -> &[Token] {
-        self.context.as_ref().map_or(&[], |context| context.tokens(SEQ))
+        self.kv.held()
     }
 
     /// Reads `prompt`, except for what the KV holds of it already, and answers.
@@ -84,7 +91,7 @@ impl Session {
         if len >= max {
             let over = len + 1 - max;
             let message = format!("the prompt has {len} tokens and the context holds {max}: {over} too many");
-            let hint = if max < self.model.trained_context() {
+            let hint = if max < self.model().trained_context() {
                 "shorten it, or raise the limit (--ctx)"
             } else {
                 "shorten it, or take a model with a longer context"
@@ -94,19 +101,22 @@ impl Session {
         // Engines may round a context up; the last token emitted needs no place in it.
         let budget = settings.max_tokens.unwrap_or(usize::MAX).min(max + 1 - len);
         settings.max_tokens = Some(budget);
-        self.reserve(len + 1, len + budget.min(FIRST_ROOM)).map_err(failed)?;
-        let cached = self.reuse(&prompt).map_err(failed)?;
-        let model = Arc::clone(&self.model);
+        let first = (len + budget.min(FIRST_ROOM)).max(self.limits.first);
+        self.kv.reserve(len + 1, first, max).map_err(failed)?;
+        let cached = self.kv.reuse(&prompt).map_err(failed)?;
+        if let Some(speculator) = &mut self.speculator {
+            speculator.begin(&settings.sampling, self.kv.n_ctx(), budget);
+        }
+        let model = Arc::clone(self.kv.model());
         let turn = Turn::new(SEQ, model.vocab(), prompt, cached, settings);
-        let mut lanes = [Lane { turn, sink }];
+        let mut lanes = [Lane { turn, sink, speculator: self.speculator.as_mut() }];
         loop {
-            let interrupt = self.interrupt.clone();
-            match drive(self.context()?, &mut lanes, &interrupt).map_err(failed)? {
+            match drive(self.kv.context().map_err(failed)?, &mut lanes, &self.interrupt).map_err(failed)? {
                 Ended::Finished => break,
                 Ended::Full => {
-                    let before = self.n_ctx();
-                    self.reserve(before, 2 * before).map_err(failed)?;
-                    if self.n_ctx() == before {
+                    let before = self.kv.n_ctx();
+                    self.kv.reserve(before, 2 * before, max).map_err(failed)?;
+                    if self.kv.n_ctx() == before {
                         let [lane] = &mut lanes;
                         lane.turn.end(Finish::Length, lane.sink);
                         break;
@@ -115,71 +125,56 @@ impl Session {
             }
         }
         let [lane] = lanes;
-        Ok(lane.turn.into_answer())
+        let mut answer = lane.turn.into_answer();
+        answer.speculation = lane.speculator.map(|speculator| speculator.speculation());
+        Ok(answer)
     }
 
-    /// Makes the context `wanted` tokens large, keeping what it holds; as large as it was where memory or the limit
-    /// does not allow that, which is an error only when fewer than `needed` remain.
-    fn reserve(&mut self, needed: usize, wanted: usize) -> Result<(), EngineError> {
-        let now = self.n_ctx();
-        let wanted = wanted.min(self.max_context());
-        if now >= wanted {
-            return Ok(());
-        }
-        let size = wanted.max(self.limits.first).max(2 * now).next_multiple_of(STEP).min(self.max_context());
-        let held = self.held().to_vec();
-        let state = match &mut self.context {
-            Some(context) if !held.is_empty() => Some(context.save(SEQ, 0..held.len())?),
-            _ => None,
+    /// Measures what evaluations of several rows cost, for the policy of drafts, where that is not known yet; stops after
+    /// about `budget`, and at a Ctrl-C. Meant for when an answer has been shown. Answers whether anything was measured.
+    ///
+    /// # Errors
+    /// Engine failures.
+    pub fn calibrate(&mut self, budget: Duration) -> Result<bool> {
+        let Some(mut costs) = self.speculator.as_ref().and_then(|speculator| speculator.costs().cloned()) else {
+            return Ok(false);
         };
-        // Both at once might not fit: the old one goes first, and comes back if the larger one cannot be had.
-        self.context = None;
-        let mut context = match self.create(size) {
-            Ok(context) => context,
-            Err(error) if now == 0 => return Err(error),
-            Err(error) => {
-                self.memory_limit = Some(now);
-                let old = self.create(now)?;
-                if now < needed {
-                    self.context = Some(old);
-                    return Err(error);
-                }
-                old
+        let held = self.kv.held().len();
+        let Some(last) = self.kv.held().last().copied() else { return Ok(false) };
+        if self.kv.context().map_err(failed)?.capabilities().rollback != Rollback::Anywhere {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let mut measured = false;
+        // The lengths that are most often chosen first: after a stop the others lie between.
+        for rows in [1, 4, 2, 8, 3, 5, MOST_ROWS, 6, 12, 7, 9] {
+            if costs.is_measured(rows) && rows > 1 {
+                continue;
             }
-        };
-        if let Some(state) = state {
-            context.load(SEQ, &state, &held)?;
+            if began.elapsed() > budget || self.interrupt.is_set() || held + rows > self.kv.n_ctx() {
+                break;
+            }
+            let context = self.kv.context().map_err(failed)?;
+            let row = |i| Row { seq: SEQ, token: last, pos: held + i, want_logits: true };
+            let start = Instant::now();
+            let evaluated = context.eval(&(0..rows).map(row).collect::<Vec<_>>());
+            let time = start.elapsed();
+            context.trim(SEQ, held).map_err(failed)?;
+            match evaluated {
+                Err(EngineError::Aborted) => break,
+                evaluated => evaluated.map_err(failed)?,
+            }
+            costs.saw_target(rows, time);
+            measured = true;
         }
-        self.context = Some(context);
-        Ok(())
+        if let Some(speculator) = &mut self.speculator {
+            speculator.calibrate(costs);
+        }
+        Ok(measured)
     }
 
-    fn create(&self, n_ctx: usize) -> Result<Box<dyn Context>, EngineError> {
-        let settings =
-            ContextSettings { n_ctx, sequences: 1, threads: self.limits.threads, cancel: self.interrupt.flag() };
-        Arc::clone(&self.model).context(&settings)
-    }
-
-    /// Cuts the KV back to what it shares with `prompt`, by tokens that were really decoded; answers how many.
-    /// The last token never counts: its logits are needed.
-    fn reuse(&mut self, prompt: &[Token]) -> Result<usize, EngineError> {
-        let shared = self.held().iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
-        let Some(context) = &mut self.context else {
-            return Ok(0);
-        };
-        match context.trim(SEQ, shared) {
-            Ok(()) => Ok(shared),
-            // A state that cannot be cut back is read again from the start.
-            Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0).map(|()| 0),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn context(&mut self) -> Result<&mut dyn Context> {
-        match &mut self.context {
-            Some(context) => Ok(context.as_mut()),
-            None => Err(Error::failed("there is no context")),
-        }
+    fn limits_to(&self) -> usize {
+        self.limits.n_ctx.unwrap_or(usize::MAX)
     }
 }
 

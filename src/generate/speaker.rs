@@ -77,6 +77,10 @@ impl Speaker {
         &self.session
     }
 
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
     /// The most tokens that prompt and answer may have from now on.
     pub fn limit_context(&mut self, tokens: usize) {
         self.session.limit_context(tokens);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::draft::Speculation;
 use crate::engine::Token;
 
 /// Why an answer ended.
@@ -24,6 +25,8 @@ pub enum Finish {
 pub struct Timings {
     pub prefill: Duration,
     pub decode: Duration,
+    /// The part of both that went into choosing tokens.
+    pub sampling: Duration,
     /// Tokens read in `prefill`.
     pub prefilled: usize,
 }
@@ -58,4 +61,6 @@ pub struct Answer {
     /// When the first token came out.
     pub first_token: Option<Instant>,
     pub timings: Timings,
+    /// What drafts did for it, where there was a drafter.
+    pub speculation: Option<Speculation>,
 }

@@ -1,11 +1,12 @@
 //! One answer as a state machine: it says which rows it wants evaluated, takes their logits, emits tokens.
 //!
 //! Invariants: `tokens` is prompt + emitted. The KV holds a prefix of it; what follows that prefix is what the turn wants
-//! evaluated next. While decoding that is exactly one pending token: emitted, not yet in the KV. Plain decoding is a
-//! draft of zero: the rows of a draft would follow the pending one and be judged in order by the same `absorb`.
+//! evaluated next. While decoding that is exactly one pending token: emitted, not yet in the KV. The rows of a draft follow
+//! the pending one and are judged in order by the same `absorb`; plain decoding is a draft of zero.
 
 use std::time::{Duration, Instant};
 
+use super::draft::{Judged, Proposed};
 use super::stats::{Answer, Finish, Timings};
 use super::text::{Reasoning, Sink, TextStream};
 use crate::engine::{Row, Seq, Token, Vocab};
@@ -30,6 +31,8 @@ pub struct Turn<'v> {
     prompt_len: usize,
     cached: usize,
     max_tokens: usize,
+    /// Proposed tokens behind the pending one, to be judged in the next round.
+    draft: Vec<Token>,
     sampler: Sampler,
     text: TextStream,
     piece: Vec<u8>,
@@ -37,6 +40,7 @@ pub struct Turn<'v> {
     began: Instant,
     prefill: Option<Duration>,
     decode: Duration,
+    sampling: Duration,
 }
 
 impl<'v> Turn<'v> {
@@ -52,12 +56,14 @@ impl<'v> Turn<'v> {
             cached,
             max_tokens: settings.max_tokens.unwrap_or(usize::MAX),
             text: TextStream::new(settings.reasoning, &settings.stops, trims_first_space),
+            draft: Vec::new(),
             sampler: Sampler::new(settings.sampling),
             piece: Vec::new(),
             finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),
             began: Instant::now(),
             prefill: None,
             decode: Duration::ZERO,
+            sampling: Duration::ZERO,
         }
     }
 
@@ -82,23 +88,81 @@ impl<'v> Turn<'v> {
         self.tokens.len() - self.prompt_len
     }
 
+    /// Prompt and emitted tokens.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    pub fn prompt_len(&self) -> usize {
+        self.prompt_len
+    }
+
+    /// How many tokens there are.
+    pub fn vocabulary_len(&self) -> usize {
+        self.vocab.len()
+    }
+
+    /// Tokens that it may still emit.
+    pub fn left(&self) -> usize {
+        self.max_tokens.saturating_sub(self.emitted())
+    }
+
+    /// Whether exactly the pending token is left to evaluate for a sequence that holds `held` tokens: a draft may follow.
+    pub fn is_decoding(&self, held: usize) -> bool {
+        !self.finished() && self.emitted() > 0 && held + 1 == self.tokens.len()
+    }
+
+    /// Puts a draft behind the pending token, for the next round.
+    pub fn propose(&mut self, draft: &[Proposed]) {
+        self.draft.clear();
+        self.draft.extend(draft.iter().map(|proposed| proposed.token));
+    }
+
     /// Appends the rows that come next, at most `limit`, for a sequence that holds `held` tokens of this turn.
     pub fn next_rows(&self, held: usize, limit: usize, rows: &mut Vec<Row>) {
         if self.finished() {
             return;
         }
-        let end = self.tokens.len().min(held + limit);
-        rows.extend((held..end).map(|pos| Row {
+        let wanted = self.tokens[held..].iter().chain(&self.draft).zip(held..);
+        rows.extend(wanted.take(limit).map(|(token, pos)| Row {
             seq: self.seq,
-            token: self.tokens[pos],
+            token: *token,
             pos,
-            want_logits: pos + 1 == self.tokens.len(),
+            want_logits: pos + 1 >= self.tokens.len(),
         }));
     }
 
-    /// Takes the logits of the last of its rows, samples the token for the next position and emits it.
-    pub fn absorb(&mut self, logits: &[f32], sink: &mut dyn Sink) {
-        let token = self.sampler.sample(logits, self.tokens.len());
+    /// Takes the logits of its rows that wanted some, in order: samples the token of each position and emits it, as long as
+    /// that is the token that the next row was evaluated with. What the KV holds behind [`Turn::valid`] is wrong then.
+    pub fn absorb<'l>(&mut self, logits: impl IntoIterator<Item = &'l [f32]>, sink: &mut dyn Sink) -> Judged {
+        let draft = std::mem::take(&mut self.draft);
+        let mut judged = Judged::default();
+        let mut proposals = draft.iter();
+        for logits in logits {
+            let began = Instant::now();
+            let token = self.sampler.sample(logits, self.tokens.len(), &self.tokens[self.prompt_len..]);
+            self.sampling += began.elapsed();
+            let agreed = proposals.next() == Some(&token);
+            judged.accepted += usize::from(agreed);
+            let before = self.tokens.len();
+            self.emit(token, sink);
+            judged.emitted += self.tokens.len() - before;
+            if !agreed || self.finished() {
+                break;
+            }
+        }
+        self.draft = draft;
+        self.draft.clear();
+        judged
+    }
+
+    /// How much of what the sequence holds after [`Turn::absorb`] is this turn's: all but the last token emitted, except
+    /// where that one was drafted and the answer ended with it.
+    pub fn valid(&self, held_before: usize, judged: Judged) -> usize {
+        (held_before + 1 + judged.accepted).min(self.tokens.len())
+    }
+
+    fn emit(&mut self, token: Token, sink: &mut dyn Sink) {
         if self.prefill.is_none() {
             self.prefill = Some(self.began.elapsed());
         } else {
@@ -109,7 +173,6 @@ impl<'v> Turn<'v> {
             return;
         }
         self.tokens.push(token);
-        self.sampler.accept(token);
         self.piece.clear();
         self.vocab.piece(token, &mut self.piece);
         match self.text.push(&self.piece, sink) {
@@ -138,9 +201,11 @@ impl<'v> Turn<'v> {
             prompt_tokens: self.prompt_len,
             cached_tokens: self.cached,
             first_token: self.prefill.map(|prefill| self.began + prefill),
+            speculation: None,
             timings: Timings {
                 prefill: self.prefill.unwrap_or_default(),
                 decode: self.decode,
+                sampling: self.sampling,
                 prefilled: if self.prefill.is_some() { self.prompt_len - self.cached } else { 0 },
             },
         }

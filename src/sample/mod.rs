@@ -3,8 +3,6 @@
 //! The order of the transforms is llama.cpp's: repeat penalty, top-k, top-p, min-p, temperature. The choice is
 //! argmax over what is left of logit / temperature + noise, where the noise belongs to the position (see [`noise`]).
 
-use std::collections::VecDeque;
-
 use crate::engine::Token;
 
 mod noise;
@@ -32,11 +30,17 @@ pub struct Sampling {
     pub seed: u64,
 }
 
+impl Sampling {
+    /// Always the likeliest token.
+    pub fn greedy() -> Self {
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repeat_penalty: 1.0, seed: 0 }
+    }
+}
+
 /// Samples the tokens of one answer.
 pub struct Sampler {
     sampling: Sampling,
     noise: Noise,
-    recent: VecDeque<Token>,
     penalised: Vec<(usize, f32)>,
     kept: Vec<Candidate>,
 }
@@ -44,12 +48,13 @@ pub struct Sampler {
 impl Sampler {
     pub fn new(sampling: Sampling) -> Self {
         let noise = Noise::new(sampling.seed);
-        Self { sampling, noise, recent: VecDeque::new(), penalised: Vec::new(), kept: Vec::new() }
+        Self { sampling, noise, penalised: Vec::new(), kept: Vec::new() }
     }
 
-    /// The token for position `pos` of the sequence, from one logit a vocabulary entry.
-    pub fn sample(&mut self, logits: &[f32], pos: usize) -> Token {
-        self.penalise(logits);
+    /// The token for position `pos` of the sequence, from one logit a vocabulary entry. `answer` is what was emitted
+    /// before it: the repeat penalty looks at its end. Nothing is remembered, so a draft leaves nothing to undo.
+    pub fn sample(&mut self, logits: &[f32], pos: usize, answer: &[Token]) -> Token {
+        self.penalise(logits, answer);
         let logits = Logits { raw: logits, penalised: &self.penalised };
         let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
         if temperature <= 0.0 {
@@ -74,22 +79,19 @@ impl Sampler {
         best.map_or(Token(0), |best| best.token)
     }
 
-    /// Takes an emitted token into account. Only emitted ones, so nothing ever needs undoing.
-    pub fn accept(&mut self, token: Token) {
-        if self.recent.len() == PENALTY_WINDOW {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(token);
+    /// The probability of `token` in the distribution that `logits` stand for, as they are (temperature 1).
+    pub fn confidence(logits: &[f32], token: Token) -> f32 {
+        transforms::probability(logits, token)
     }
 
-    fn penalise(&mut self, logits: &[f32]) {
+    fn penalise(&mut self, logits: &[f32], answer: &[Token]) {
         self.penalised.clear();
         let penalty = self.sampling.repeat_penalty;
         #[expect(clippy::float_cmp, reason = "exactly 1 means switched off")]
         if penalty == 1.0 {
             return;
         }
-        for token in &self.recent {
+        for token in &answer[answer.len().saturating_sub(PENALTY_WINDOW)..] {
             if let Some(&logit) = logits.get(token.index()) {
                 let changed = if logit > 0.0 { logit / penalty } else { logit * penalty };
                 self.penalised.push((token.index(), changed));

@@ -50,28 +50,27 @@ fn greedy_is_the_first_of_the_largest() {
     for len in [1, 15, 16, 127, 128, 129, 1000] {
         let logits = row(5, len);
         let expected = (0..len).rev().max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
-        assert_eq!(sampler.sample(&logits, 0), Token::from_index(expected), "{len}");
+        assert_eq!(sampler.sample(&logits, 0, &[]), Token::from_index(expected), "{len}");
     }
-    assert_eq!(sampler.sample(&[1.0, 3.0, 3.0, f32::NAN], 0), Token(1));
+    assert_eq!(sampler.sample(&[1.0, 3.0, 3.0, f32::NAN], 0, &[]), Token(1));
 }
 
 #[test]
 fn a_penalty_can_move_the_maximum() {
     let mut sampler = Sampler::new(Sampling { temperature: 0.0, repeat_penalty: 2.0, ..sampling() });
     let logits = [1.0, 4.0, 3.0, -1.0];
-    assert_eq!(sampler.sample(&logits, 0), Token(1));
-    sampler.accept(Token(1));
-    assert_eq!(sampler.sample(&logits, 1), Token(2));
+    assert_eq!(sampler.sample(&logits, 0, &[]), Token(1));
+    let said = [Token(1)];
+    assert_eq!(sampler.sample(&logits, 1, &said), Token(2));
     // Ties after the penalty go to the smaller id, penalised or not.
-    assert_eq!(sampler.sample(&[2.0, 4.0, 0.0, 0.0], 2), Token(0));
-    assert_eq!(sampler.sample(&[0.0, 4.0, 2.0, 0.0], 2), Token(1));
+    assert_eq!(sampler.sample(&[2.0, 4.0, 0.0, 0.0], 2, &said), Token(0));
+    assert_eq!(sampler.sample(&[0.0, 4.0, 2.0, 0.0], 2, &said), Token(1));
 }
 
 #[test]
 fn a_bonus_can_move_the_maximum() {
     let mut sampler = Sampler::new(Sampling { temperature: 0.0, repeat_penalty: 0.5, ..sampling() });
-    sampler.accept(Token(0));
-    assert_eq!(sampler.sample(&[3.0, 4.0], 0), Token(0));
+    assert_eq!(sampler.sample(&[3.0, 4.0], 0, &[Token(0)]), Token(0));
 }
 
 #[test]
@@ -93,11 +92,10 @@ fn samples_come_from_the_transformed_distribution() {
     for (number, sampling) in settings.into_iter().enumerate() {
         let expected = reference(&logits, &sampling, &recent);
         let mut sampler = Sampler::new(Sampling { seed: number as u64, ..sampling.clone() });
-        recent.iter().for_each(|token| sampler.accept(*token));
         let draws = 40_000;
         let mut counts = std::collections::HashMap::new();
         for pos in 0..draws {
-            *counts.entry(sampler.sample(&logits, pos)).or_insert(0u32) += 1;
+            *counts.entry(sampler.sample(&logits, pos, &recent)).or_insert(0u32) += 1;
         }
         for token in counts.keys() {
             assert!(expected.iter().any(|(t, _)| t == token), "{token:?} was cut by {sampling:?}");
@@ -139,8 +137,7 @@ fn what_is_kept_agrees_with_sorting_everything() {
             seed,
         };
         let mut sampler = Sampler::new(sampling.clone());
-        recent.iter().for_each(|token| sampler.accept(*token));
-        let picked = sampler.sample(&logits, 9);
+        let picked = sampler.sample(&logits, 9, &recent);
         let noise = Noise::new(seed);
         let expected = reference(&logits, &sampling, &recent);
         let score = |&(token, p): &(Token, f64)| p.ln() + f64::from(noise.gumbel(9, token));
@@ -154,8 +151,8 @@ fn the_same_seed_and_position_give_the_same_token_in_any_order() {
     let logits = row(2, 500);
     let mut forwards = Sampler::new(sampling());
     let mut backwards = Sampler::new(sampling());
-    let mut a: Vec<Token> = (0..50).map(|pos| forwards.sample(&logits, pos)).collect();
-    let b: Vec<Token> = (0..50).rev().map(|pos| backwards.sample(&logits, pos)).collect();
+    let mut a: Vec<Token> = (0..50).map(|pos| forwards.sample(&logits, pos, &[])).collect();
+    let b: Vec<Token> = (0..50).rev().map(|pos| backwards.sample(&logits, pos, &[])).collect();
     a.reverse();
     assert_eq!(a, b);
     assert!(a.windows(2).any(|pair| pair[0] != pair[1]));

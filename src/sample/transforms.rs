@@ -153,6 +153,20 @@ impl Logits<'_> {
     }
 }
 
+/// The softmax probability of one token. What lies e^-20 below the largest is left out: 200,000 of those add a
+/// thousandth.
+pub(super) fn probability(logits: &[f32], token: Token) -> f32 {
+    let row = Logits { raw: logits, penalised: &[] };
+    let max = row.argmax().logit;
+    let bound = max - 20.0;
+    let mut mass = 0.0;
+    row.above(bound, |_, logit| {
+        mass += (logit - max).exp();
+        bound
+    });
+    logits.get(token.index()).map_or(0.0, |logit| (logit - max).exp() / mass)
+}
+
 fn unsorted_mass(kept: &[Candidate], max: f32) -> f32 {
     kept.iter().map(|c| (c.logit - max).exp()).sum()
 }

@@ -14,12 +14,14 @@ pub enum Slash<'a> {
     Show,
     Stats,
     Model(Option<&'a str>),
+    /// Show who drafts, or choose.
+    Draft(Option<&'a str>),
     Quit,
     Unknown(&'a str),
 }
 
 /// Name, arguments, what it does.
-pub const COMMANDS: [(&str, &str, &str); 10] = [
+pub const COMMANDS: [(&str, &str, &str); 11] = [
     ("/help", "", "this list"),
     ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
     ("/clear", "", "forget the talk, keep the system prompt"),
@@ -33,6 +35,7 @@ pub const COMMANDS: [(&str, &str, &str); 10] = [
     ("/show", "", "the model and the settings"),
     ("/stats", "", "what the last answer cost"),
     ("/model", "[NAME]", "show the model, or go on with another one"),
+    ("/draft", "[auto|off|MODEL]", "show or choose the draft model"),
     ("/quit", "", "leave (Ctrl-D does too)"),
 ];
 
@@ -62,6 +65,7 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
         "show" => Slash::Show,
         "stats" => Slash::Stats,
         "model" => Slash::Model(argument),
+        "draft" => Slash::Draft(argument),
         "quit" | "exit" | "bye" => Slash::Quit,
         _ => Slash::Unknown(name),
     })

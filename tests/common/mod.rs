@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each harness uses a part of it")]
 
+pub mod recurrent;
 pub mod tiny;
 
 use std::path::{Path, PathBuf};

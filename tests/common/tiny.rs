@@ -6,12 +6,14 @@
 
 use std::{collections::HashSet, fs, io, path::Path};
 
-const EMBED: usize = 64;
+use super::recurrent;
+
+pub(super) const EMBED: usize = 64;
 const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
 /// Set apart from EMBED / HEADS: a quantised KV cache needs heads of whole blocks of 32.
 const HEAD_DIM: usize = 32;
-const FEED_FORWARD: usize = 128;
+pub(super) const FEED_FORWARD: usize = 128;
 const ALIGNMENT: usize = 32; // GGUF's, where no key says otherwise
 const BYTES: usize = 256; // the tokens before the specials
 
@@ -33,7 +35,8 @@ pub enum Kind {
 pub struct Tiny {
     pub seed: u64,
     pub name: String,
-    /// Also the prefix of the keys. llama.cpp refuses one that it does not know.
+    /// Also the prefix of the keys. llama.cpp refuses one that it does not know. All but lfm2 and mamba (see
+    /// `recurrent`) have llama's layers.
     pub architecture: String,
     pub context: u32,
     pub template: Option<String>,
@@ -126,18 +129,14 @@ impl Tiny {
         let template = self.template.iter();
         keys.extend(template.map(|template| string_key("tokenizer.chat_template", template)));
         let own = |name: &str| format!("{}.{name}", self.architecture);
-        for (name, value) in [
-            ("context_length", self.context as usize),
-            ("embedding_length", EMBED),
-            ("block_count", self.layers),
-            ("feed_forward_length", FEED_FORWARD),
-            ("attention.head_count", HEADS),
-            ("attention.head_count_kv", KV_HEADS),
-            ("attention.key_length", HEAD_DIM),
-            ("attention.value_length", HEAD_DIM),
-            ("rope.dimension_count", HEAD_DIM),
-        ] {
+        let common =
+            [("context_length", self.context as usize), ("embedding_length", EMBED), ("block_count", self.layers)];
+        for (name, value) in common.into_iter().chain(self.numbers()) {
             keys.push(key(&own(name), 4, &(value as u32).to_le_bytes()));
+        }
+        if self.architecture == "lfm2" {
+            let heads = (0..self.layers).map(|layer| (recurrent::lfm2_kv_heads(layer) as u32).to_le_bytes().to_vec());
+            keys.push(array_key(&own("attention.head_count_kv"), 4, &heads.collect::<Vec<_>>()));
         }
         let epsilon = own("attention.layer_norm_rms_epsilon");
         keys.push(key(&epsilon, 6, &1e-5_f32.to_le_bytes()));
@@ -162,43 +161,94 @@ impl Tiny {
         keys
     }
 
-    /// Their names, shapes and values. Only matrices are random, with outputs of about N(0, gain)
-    /// for inputs of N(0, 1); ggml puts the inputs' dimension first.
+    /// The sizes that its architecture asks for.
+    fn numbers(&self) -> Vec<(&'static str, usize)> {
+        match self.architecture.as_str() {
+            "lfm2" => recurrent::lfm2_numbers(),
+            "mamba" => recurrent::mamba_numbers(),
+            _ => vec![
+                ("feed_forward_length", FEED_FORWARD),
+                ("attention.head_count", HEADS),
+                ("attention.head_count_kv", KV_HEADS),
+                ("attention.key_length", HEAD_DIM),
+                ("attention.value_length", HEAD_DIM),
+                ("rope.dimension_count", HEAD_DIM),
+            ],
+        }
+    }
+
+    /// Their names, shapes and values.
     fn tensors(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
         let vocabulary = self.vocabulary();
-        let matrix = |name: &str, inputs: usize, outputs: usize, gain: f32| {
-            let scale = gain / (inputs as f32).sqrt();
-            let numbers = normals(self.seed, name, inputs * outputs);
-            let values = numbers.map(|number| scale * number).collect();
-            (name.to_string(), vec![inputs, outputs], values)
+        let tensor = |name: &str, shape: Vec<usize>, fill: Fill| {
+            let count = shape.iter().product();
+            let values = match fill {
+                Fill::Random(gain) => {
+                    let scale = gain / (shape[0] as f32).sqrt();
+                    normals(self.seed, name, count).map(|number| scale * number).collect()
+                }
+                Fill::All(value) => vec![value; count],
+                Fill::Each(value) => (0..count).map(value).collect(),
+            };
+            (name.to_string(), shape, values)
         };
-        let norm = |name: &str| (name.to_string(), vec![EMBED], vec![1.0; EMBED]);
         let unscaled = (EMBED as f32).sqrt(); // looked up, not multiplied
-        let mut tensors = vec![matrix("token_embd.weight", EMBED, vocabulary, unscaled)];
-        // Sharp attention, heavy in the residual stream: at gains of 1, a long context averages
-        // out and the next token hangs on the last one alone.
-        let parts = [
-            ("attn_q", EMBED, HEADS * HEAD_DIM, 3.0),
-            ("attn_k", EMBED, KV_HEADS * HEAD_DIM, 1.0),
-            ("attn_v", EMBED, KV_HEADS * HEAD_DIM, 1.0),
-            ("attn_output", HEADS * HEAD_DIM, EMBED, 2.0),
-            ("ffn_gate", EMBED, FEED_FORWARD, 1.0),
-            ("ffn_up", EMBED, FEED_FORWARD, 1.0),
-            ("ffn_down", FEED_FORWARD, EMBED, 1.0),
-        ];
+        let mut tensors = vec![tensor("token_embd.weight", vec![EMBED, vocabulary], Fill::Random(unscaled))];
         for layer in 0..self.layers {
-            let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            tensors.extend(["attn_norm", "ffn_norm"].map(|part| norm(&name(part))));
-            tensors.extend(parts.map(|(part, i, o, gain)| matrix(&name(part), i, o, gain)));
+            let parts = match self.architecture.as_str() {
+                "lfm2" => recurrent::lfm2_layer(layer),
+                "mamba" => recurrent::mamba_layer(),
+                _ => llama_layer(),
+            };
+            tensors.extend(parts.into_iter().map(|(name, shape, fill)| {
+                let name = format!("blk.{layer}.{name}");
+                tensor(&name, shape, fill)
+            }));
         }
-        tensors.push(norm("output_norm.weight"));
-        let mut output = matrix("output.weight", EMBED, vocabulary, self.spread);
+        let last_norm = if self.architecture == "lfm2" { "token_embd_norm.weight" } else { "output_norm.weight" };
+        tensors.push(tensor(last_norm, vec![EMBED], Fill::All(1.0)));
+        let mut output = tensor("output.weight", vec![EMBED, vocabulary], Fill::Random(self.spread));
         let rows = output.2.chunks_mut(EMBED).zip(0..);
         let said = |id: usize| id < vocabulary - self.padding && (self.says)(id);
         rows.filter(|(_, id)| !said(*id)).for_each(|(row, _)| row.fill(0.0));
         tensors.push(output);
         tensors
     }
+}
+
+/// What a tensor is filled with.
+#[derive(Clone, Copy)]
+pub(super) enum Fill {
+    /// Random numbers: a matrix with outputs of about N(0, gain) for inputs of N(0, 1).
+    Random(f32),
+    All(f32),
+    /// By the index.
+    Each(fn(usize) -> f32),
+}
+
+/// A tensor of a layer: its name there, its shape (ggml puts the inputs' dimension first) and its values.
+pub(super) type Part = (&'static str, Vec<usize>, Fill);
+
+fn llama_layer() -> Vec<Part> {
+    // Sharp attention, heavy in the residual stream: at gains of 1, a long context averages
+    // out and the next token hangs on the last one alone.
+    let own = vec![
+        ("attn_norm.weight", vec![EMBED], Fill::All(1.0)),
+        ("attn_q.weight", vec![EMBED, HEADS * HEAD_DIM], Fill::Random(3.0)),
+        ("attn_k.weight", vec![EMBED, KV_HEADS * HEAD_DIM], Fill::Random(1.0)),
+        ("attn_v.weight", vec![EMBED, KV_HEADS * HEAD_DIM], Fill::Random(1.0)),
+        ("attn_output.weight", vec![HEADS * HEAD_DIM, EMBED], Fill::Random(2.0)),
+    ];
+    [own, feed_forward()].concat()
+}
+
+pub(super) fn feed_forward() -> Vec<Part> {
+    vec![
+        ("ffn_norm.weight", vec![EMBED], Fill::All(1.0)),
+        ("ffn_gate.weight", vec![EMBED, FEED_FORWARD], Fill::Random(1.0)),
+        ("ffn_up.weight", vec![EMBED, FEED_FORWARD], Fill::Random(1.0)),
+        ("ffn_down.weight", vec![FEED_FORWARD, EMBED], Fill::Random(1.0)),
+    ]
 }
 
 /// A GGUF header that claims so many tensors and keys, with nothing behind it.

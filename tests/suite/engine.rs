@@ -12,34 +12,34 @@ use crate::common::tiny::Tiny;
 pub fn load(sandbox: &Sandbox, tiny: &Tiny) -> Arc<dyn Model> {
     let path = sandbox.path("tiny.gguf");
     tiny.write(&path).unwrap();
-    qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0) }, &mut |_| true).unwrap()
+    qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0), repack: true }, &mut |_| true).unwrap()
 }
 
-fn context(model: &Arc<dyn Model>, n_ctx: usize, sequences: u32) -> (Box<dyn Context>, Arc<AtomicBool>) {
+pub fn context(model: &Arc<dyn Model>, n_ctx: usize, sequences: u32) -> (Box<dyn Context>, Arc<AtomicBool>) {
     let cancel = Arc::new(AtomicBool::new(false));
     let settings = ContextSettings { n_ctx, sequences, threads: 1, cancel: Arc::clone(&cancel) };
     (Arc::clone(model).context(&settings).unwrap(), cancel)
 }
 
-fn rows(seq: Seq, from: usize, tokens: &[Token]) -> Vec<Row> {
+pub fn rows(seq: Seq, from: usize, tokens: &[Token]) -> Vec<Row> {
     let last = tokens.len() - 1;
     let row = |(i, token): (usize, &Token)| Row { seq, token: *token, pos: from + i, want_logits: i == last };
     tokens.iter().enumerate().map(row).collect()
 }
 
-fn text(text: &str) -> Vec<Token> {
+pub fn text(text: &str) -> Vec<Token> {
     text.bytes().map(|byte| Token(i32::from(byte))).collect()
 }
 
 /// Evaluates tokens behind what a sequence holds; the logits of the last.
-fn read(context: &mut dyn Context, seq: Seq, tokens: &[Token]) -> Vec<f32> {
+pub fn read(context: &mut dyn Context, seq: Seq, tokens: &[Token]) -> Vec<f32> {
     let from = context.tokens(seq).len();
     context.eval(&rows(seq, from, tokens)).unwrap();
     context.logits(tokens.len() - 1).to_vec()
 }
 
 /// Equal but for the order of additions, which batches change (0.004 was seen; the logits spread over 4).
-fn close(a: &[f32], b: &[f32]) -> bool {
+pub fn close(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 0.02)
 }
 
@@ -182,6 +182,6 @@ fn a_load_that_is_stopped_is_an_abort() {
     let sandbox = Sandbox::new();
     let path = sandbox.path("tiny.gguf");
     Tiny::default().write(&path).unwrap();
-    let result = qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0) }, &mut |_| false);
+    let result = qchat::engine::open(&path, &LoadSettings { gpu_layers: Some(0), repack: true }, &mut |_| false);
     assert_eq!(result.err(), Some(EngineError::Aborted));
 }

@@ -164,11 +164,25 @@ fn status_never_reaches_a_piped_stdout_and_no_escape_does() {
 }
 
 #[test]
-fn one_answer_leaves_nothing_behind() {
-    let sandbox = Sandbox::new();
-    let model = sandbox.script(&["Hello."]);
-    answered(&sandbox.run(&model, &["hi"]));
-    let left: Vec<_> =
-        std::fs::read_dir(sandbox.home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["model.script"], "a one-shot run is no chat");
+fn one_answer_leaves_nothing_behind_but_what_was_measured() {
+    fn files(folder: &std::path::Path, all: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { files(&path, all) } else { all.push(path) }
+        }
+    }
+    let left = |args: &[&str]| {
+        let sandbox = Sandbox::new();
+        let model = sandbox.script(&["Hello."]);
+        answered(&sandbox.run(&model, args));
+        let mut all = Vec::new();
+        files(sandbox.home.path(), &mut all);
+        all.retain(|path| !path.ends_with("model.script"));
+        all.iter().map(|path| path.parent().unwrap().strip_prefix(sandbox.home.path()).unwrap().to_owned()).collect()
+    };
+    // A one-shot run is no chat; only the costs of evaluations are kept.
+    let kept: Vec<std::path::PathBuf> = left(&["hi"]);
+    assert_eq!(kept, [std::path::Path::new("qchat/cache/speculation-v1")]);
+    let kept: Vec<std::path::PathBuf> = left(&["hi", "--private"]);
+    assert!(kept.is_empty(), "{kept:?}");
 }

@@ -47,7 +47,7 @@ fn prompts_have_the_ids_of_the_reference() {
         };
         let path = sandbox.path(&case.template);
         tiny.write(&path).unwrap();
-        let settings = LoadSettings { gpu_layers: Some(0) };
+        let settings = LoadSettings { gpu_layers: Some(0), repack: true };
         let model = qchat::engine::open(&path, &settings, &mut |_| true).unwrap();
         let limits = Limits { n_ctx: None, first: 0, threads: 1 };
         let speaker = Speaker::new(model, None, limits, Interrupt::default()).unwrap();

@@ -80,6 +80,7 @@ fn commands_say_what_they_did() {
     pty.ends_with(&[
         ">>> /show",
         "model           model",
+        "drafts          n-grams draft where that pays; there is no draft model that fits",
         "context         4096 of at most 4096 tokens, 25 used",
         "temperature     0",
         "top_k           3",
@@ -263,7 +264,11 @@ fn stats_and_quiet_change_what_is_said_around_answers() {
     pty.line("hi");
     pty.wait_for("prompt 21 tokens (0 cached), first token after ");
     pty.at_prompt();
-    assert!(pty.rows().iter().any(|row| row.ends_with(" t/s, 4 tokens")), "{:?}", pty.rows());
+    assert!(
+        pty.rows().iter().any(|row| row.contains(" t/s, 4 tokens, no drafts (none promised to pay)")),
+        "{:?}",
+        pty.rows()
+    );
     pty.leave();
     // Quiet or not, a command gets its answer.
     let mut pty = Pty::talk(&sandbox, &model, &["-q"]);

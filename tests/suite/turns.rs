@@ -17,7 +17,7 @@ use crate::common::Sandbox;
 use crate::common::tiny::Tiny;
 
 #[derive(Default)]
-struct Text(String);
+pub struct Text(String);
 
 impl Sink for Text {
     fn write(&mut self, _: Part, text: &str) -> Result<(), SinkClosed> {
@@ -26,17 +26,17 @@ impl Sink for Text {
     }
 }
 
-fn settings(temperature: f32, max_tokens: Option<usize>) -> TurnSettings {
+pub fn settings(temperature: f32, max_tokens: Option<usize>) -> TurnSettings {
     let sampling = Sampling { temperature, top_k: 40, top_p: 0.95, min_p: 0.05, repeat_penalty: 1.0, seed: 5 };
     TurnSettings { sampling, stops: Vec::new(), max_tokens, reasoning: Reasoning::Off }
 }
 
-fn scripted(script: serde_json::Value) -> Arc<dyn Model> {
+pub fn scripted(script: serde_json::Value) -> Arc<dyn Model> {
     Arc::new(ScriptedModel::new(serde_json::from_value::<Script>(script).unwrap()))
 }
 
 /// A user message in the scripted engine's ChatML.
-fn ask(talk: &mut Vec<Token>, message: &str) {
+pub fn ask(talk: &mut Vec<Token>, message: &str) {
     let text = |talk: &mut Vec<Token>, text: &str| talk.extend(text.bytes().map(|byte| Token(i32::from(byte))));
     talk.push(Token(257));
     text(talk, &format!("user\n{message}"));
@@ -46,11 +46,11 @@ fn ask(talk: &mut Vec<Token>, message: &str) {
     text(talk, "assistant\n");
 }
 
-fn session(model: Arc<dyn Model>, n_ctx: Option<usize>, first: usize) -> Session {
+pub fn session(model: Arc<dyn Model>, n_ctx: Option<usize>, first: usize) -> Session {
     Session::new(model, Limits { n_ctx, first, threads: 1 }, Interrupt::default())
 }
 
-fn answer(session: &mut Session, prompt: &[Token], settings: TurnSettings) -> Answer {
+pub fn answer(session: &mut Session, prompt: &[Token], settings: TurnSettings) -> Answer {
     session.answer(prompt.to_vec(), settings, &mut Text::default()).unwrap()
 }
 
@@ -193,7 +193,11 @@ fn many_turns_at_once_say_what_each_says_alone() {
     let mut sinks = [Text::default(), Text::default(), Text::default()];
     let mut lanes: Vec<Lane> = (0..)
         .zip(&mut sinks)
-        .map(|(lane, sink)| Lane { turn: Turn::new(lane, model.vocab(), prompt(lane), 0, settings_of(lane)), sink })
+        .map(|(lane, sink)| Lane {
+            turn: Turn::new(lane, model.vocab(), prompt(lane), 0, settings_of(lane)),
+            sink,
+            speculator: None,
+        })
         .collect();
     assert_eq!(drive(context.as_mut(), &mut lanes, &Interrupt::default()).unwrap(), Ended::Finished);
     for (lane, together) in (0..).zip(lanes) {

@@ -2,16 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use super::draft::{Drafting, Preload};
+use crate::cli::DrafterKind;
 use crate::engine::llama::LoadSettings;
 use crate::engine::{self, EngineError};
 use crate::error::{Error, Result};
 use crate::generate::{Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
 use crate::models::fetch::{Fetcher, Only};
-use crate::models::{Entry, Resolver, Target};
+use crate::models::{self, DraftWish, Entry, Needs, Resolved, Resolver, Target};
 use crate::settings::Settings;
 use crate::ui::output::Terminal;
 use crate::ui::progress::{Downloads, Waiting};
+
+/// Memory is planned for a context of at least so many tokens.
+const LEAST_PLANNED: usize = 4096;
 
 /// Loads models for this run.
 pub(super) struct Loader<'a> {
@@ -30,25 +35,50 @@ pub(super) struct Loaded {
     pub(super) quant: Option<String>,
     pub(super) speaker: Speaker,
     pub(super) load_time: Duration,
+    pub(super) drafting: Drafting,
+    /// The files, for another draft.
+    pub(super) resolved: Resolved,
+}
+
+/// What a model is loaded for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// One answer: its first token is waited for.
+    Once,
+    /// Many answers: a longer load pays.
+    Talk,
 }
 
 impl Loader<'_> {
-    /// Finds (or fetches) and loads a model. `first_context` is the size that its context starts with.
+    /// Finds (or fetches) and loads a model, and who drafts for it. `first_context` is the size that its context starts
+    /// with.
     ///
     /// # Errors
-    /// When it cannot be had or used, or Ctrl-C stops it.
-    pub(super) fn load(&self, target: &Target, first_context: usize) -> Result<Loaded> {
+    /// When it cannot be had or used, or Ctrl-C stops it; when a draft that was named does not fit.
+    pub(super) fn load(
+        &self,
+        target: &Target,
+        first_context: usize,
+        purpose: Purpose,
+        wish: &DraftWish,
+    ) -> Result<Loaded> {
         let mut progress = Downloads::new(self.terminal);
         let mut fetcher = Fetcher { progress: &mut progress, interrupt: self.interrupt, only: Only::Any };
         let resolved = self.resolver.resolve(target, &mut fetcher)?;
         let waiting = Waiting::new(&self.terminal, &format!("loading {}", resolved.name));
         let began = Instant::now();
-        let settings = LoadSettings { gpu_layers: self.settings.gpu_layers };
+        let settings = self.load_settings(purpose);
         let mut go_on = |done: f32| {
             waiting.at(done);
             !self.interrupt.is_set()
         };
-        let model = engine::open(&resolved.file, &settings, &mut go_on);
+        let free = free_memory();
+        // Vocabularies are compared while the target loads.
+        let (model, draft) = std::thread::scope(|scope| {
+            let draft = scope.spawn(|| self.draft_for(&resolved, wish, first_context, free));
+            let model = engine::open(&resolved.file, &settings, &mut go_on);
+            (model, draft.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
         waiting.clear();
         let model = model.map_err(|error| match error {
             EngineError::Aborted => Error::interrupted(),
@@ -61,7 +91,7 @@ impl Loader<'_> {
             self.terminal
                 .warn(&format!("the model was trained for {trained} tokens: a context of {asked} is cut to that"));
         }
-        let speaker = if self.settings.raw {
+        let mut speaker = if self.settings.raw {
             Speaker::without_template(model, limits, self.interrupt.clone())
         } else {
             Speaker::new(model, template, limits, self.interrupt.clone())?
@@ -69,10 +99,51 @@ impl Loader<'_> {
         if speaker.template_from() == Some(TemplateFrom::Fallback) {
             self.terminal.warn("the model brings no chat template; ChatML is used");
         }
+        let preload = if purpose == Purpose::Talk { Preload::Now } else { Preload::Never };
+        let (speculator, drafting) = self.speculator(&resolved, draft?, wish, &settings, preload);
+        speaker.session_mut().speculate(speculator);
         let load_time = began.elapsed();
         self.terminal.detail(&format!("loaded {} in {:.0} ms", resolved.file.display(), load_time.as_secs_f64() * 1e3));
-        Ok(Loaded { name: resolved.name, entry: resolved.entry, quant: resolved.quant, speaker, load_time })
+        let (name, entry, quant) = (resolved.name.clone(), resolved.entry.clone(), resolved.quant.clone());
+        Ok(Loaded { name, entry, quant, speaker, load_time, drafting, resolved })
     }
+
+    pub(super) fn load_settings(&self, purpose: Purpose) -> LoadSettings {
+        let repack = self.settings.repack.unwrap_or(purpose == Purpose::Talk);
+        LoadSettings { gpu_layers: self.settings.gpu_layers, repack }
+    }
+
+    /// The draft model of a target, where one is wanted, fits, and has room beside it in `free` bytes (of which the target
+    /// takes its part).
+    ///
+    /// # Errors
+    /// When one that was named does not fit or is not here.
+    pub(super) fn draft_for(
+        &self,
+        target: &Resolved,
+        wish: &DraftWish,
+        n_ctx: usize,
+        free: Option<u64>,
+    ) -> Result<Option<Resolved>> {
+        if !self.settings.drafters.contains(&DrafterKind::Model) {
+            return Ok(None);
+        }
+        let Some(draft) = self.resolver.draft_for(target, wish)? else { return Ok(None) };
+        let needs = Needs::of(target).zip(Needs::of(&draft));
+        if let (Some((own, its)), Some(free)) = (needs, free)
+            && let Err(shortage) = models::room_for_draft(&own, &its, n_ctx.max(LEAST_PLANNED), free)
+        {
+            self.terminal.warn(&format!("no draft model: {shortage}"));
+            return Ok(None);
+        }
+        self.terminal.detail(&format!("draft model: {}", draft.name));
+        Ok(Some(draft))
+    }
+}
+
+/// Bytes that models may take: of the GPUs, else of the machine.
+pub(super) fn free_memory() -> Option<u64> {
+    engine::llama::free_device_memory().or_else(models::available)
 }
 
 impl Loaded {

@@ -1,5 +1,6 @@
 //! `qchat run`: a talk in a terminal, or one answer.
 
+mod draft;
 mod load;
 mod once;
 mod report;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::load::Loader;
+use super::load::{Loader, Purpose};
 use super::report;
 use crate::chat::{Conversation, Message, Role};
 use crate::cli::{OutputFormat, Visibility};
@@ -13,7 +13,7 @@ use crate::ui::output::{self, AnswerSink};
 
 pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
     let settings = loader.settings;
-    let mut loaded = loader.load(target, 0)?;
+    let mut loaded = loader.load(target, 0, Purpose::Once, &settings.draft)?;
     let base_model = loaded.speaker.template_from().is_none();
     let (tokens, reasoning) = if settings.raw || base_model {
         (loaded.speaker.plain_prompt(&prompt), Reasoning::Off)
@@ -49,6 +49,12 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     }
     if settings.stats {
         loader.terminal.status(&report::line(&answer, loader.began));
+    }
+    if let Some(lost) = answer.speculation.as_ref().and_then(|own| own.lost.as_ref()) {
+        loader.terminal.warn(&format!("the draft model failed, the answer went on without it: {lost}"));
+    }
+    if answer.finish != Finish::Interrupted && answer.finish != Finish::ReaderGone {
+        loaded.measure(&answer);
     }
     match answer.finish {
         Finish::Interrupted => Ok(ExitCode::from(Kind::Interrupted.exit_code())),

@@ -24,6 +24,26 @@ const MAX_ROWS: usize = 512;
 /// Rows with logits of one evaluation: a draft for each of several turns. Bounds the largest compute buffer
 /// (a row is 0.6 MB with Qwen's vocabulary).
 const MAX_LOGITS: usize = 64;
+/// Snapshots of a recurrent state, one a token, that a draft can be taken back with; each costs the memory of a state.
+const SNAPSHOTS: u32 = 8;
+/// Sequences of a context with snapshots. llama.cpp brings the states that it evaluates together next to each other, and
+/// those that it moves out of the way lose their snapshots: with three sequences that can be one of the same evaluation.
+const MOST_WITH_SNAPSHOTS: u32 = 2;
+/// The architectures with a recurrent state that llama.cpp keeps snapshots of (its `llm_arch_supports_rs_rollback`; what a
+/// context can do is hidden by the binding).
+const ROLLS_BACK: [&str; 11] = [
+    "kimi-k3",
+    "qwen35",
+    "qwen35moe",
+    "qwen4exp",
+    "deepseek4",
+    "glm5-next",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "lfm2",
+    "lfm2moe",
+    "bailingmoe3",
+];
 
 pub(super) struct LlamaContext {
     // Dropped in this order: the context, then the model and the flag that it points to.
@@ -34,6 +54,10 @@ pub(super) struct LlamaContext {
     pub(super) held: Vec<Vec<Token>>,
     n_ctx: usize,
     wanted: Vec<bool>,
+    /// For models with a recurrent state: how many tokens can be taken back at most, and now, by sequence. Snapshots are
+    /// of the last evaluation only, and good for one rollback; an empty sequence has none.
+    most_snapshots: usize,
+    snapshots: Vec<usize>,
 }
 
 // The binding hides the abort callback in a struct whose only field is llama.cpp's own.
@@ -43,6 +67,13 @@ const _: () = assert!(align_of::<LlamaContextParams>() == align_of::<sys::llama_
 unsafe extern "C" fn should_abort(data: *mut c_void) -> bool {
     // SAFETY: `data` is the flag of the context that is evaluating, which holds an `Arc` of it.
     unsafe { &*data.cast::<AtomicBool>() }.load(Ordering::Relaxed)
+}
+
+/// Tokens that a recurrent state can be taken back by after an evaluation of many.
+fn snapshots(weights: &Weights, sequences: u32) -> u32 {
+    let architecture = weights.meta_val_str("general.architecture").unwrap_or_default();
+    let kept = ROLLS_BACK.contains(&architecture.as_str()) && sequences <= MOST_WITH_SNAPSHOTS;
+    if kept && (weights.is_recurrent() || weights.is_hybrid()) { SNAPSHOTS } else { 0 }
 }
 
 impl LlamaContext {
@@ -67,6 +98,7 @@ impl LlamaContext {
             hidden.abort_callback = Some(should_abort);
             hidden.abort_callback_data = Arc::as_ptr(&cancel).cast_mut().cast();
             hidden.n_outputs_max = MAX_LOGITS as u32;
+            hidden.n_rs_seq = snapshots(&weights, settings.sequences);
         }
         super::last_error();
         let made = weights.new_context(super::backend(), params);
@@ -81,11 +113,13 @@ impl LlamaContext {
         Ok(Self {
             n_ctx: raw.n_ctx() as usize,
             raw,
-            weights,
             cancel,
             batch: LlamaBatch::new(MAX_ROWS, 1),
             held: vec![Vec::new(); settings.sequences as usize],
             wanted: Vec::with_capacity(MAX_ROWS),
+            most_snapshots: snapshots(&weights, settings.sequences) as usize,
+            snapshots: vec![0; settings.sequences as usize],
+            weights,
         })
     }
 
@@ -104,8 +138,7 @@ impl LlamaContext {
 
     /// Checks rows against what the sequences hold and fills the batch.
     fn fill(&mut self, rows: &[Row]) -> Result<(), EngineError> {
-        let total: usize = self.held.iter().map(Vec::len).sum();
-        if total + rows.len() > self.n_ctx {
+        if self.total() + rows.len() > self.n_ctx {
             return Err(EngineError::Full { n_ctx: self.n_ctx });
         }
         let logits = rows.iter().filter(|row| row.want_logits).count();
@@ -136,11 +169,16 @@ impl LlamaContext {
     fn restore(&mut self, rows: &[Row]) {
         let mut touched: Vec<Seq> = rows.iter().map(|row| row.seq).collect();
         touched.dedup();
+        if self.whole_states_only() && touched.len() > 1 {
+            // States that were in the way of these may be lost between two places.
+            touched = (0..self.held.len() as Seq).collect();
+        }
         for seq in touched {
             let held = self.held[seq as usize].len();
             if self.whole_states_only() || !self.remove(seq as i32, held) {
                 self.remove(seq as i32, 0);
                 self.held[seq as usize].clear();
+                self.snapshots[seq as usize] = 0;
             }
         }
     }
@@ -150,7 +188,7 @@ impl Context for LlamaContext {
     fn capabilities(&self) -> Capabilities {
         let whole = self.whole_states_only();
         Capabilities {
-            rollback: if whole { Rollback::AtMost(0) } else { Rollback::Anywhere },
+            rollback: if whole { Rollback::AtMost(self.most_snapshots) } else { Rollback::Anywhere },
             save: if whole { Save::Whole } else { Save::Ranges },
             max_rows: MAX_ROWS,
             max_logits: MAX_LOGITS,
@@ -165,6 +203,10 @@ impl Context for LlamaContext {
         &self.held[seq as usize]
     }
 
+    fn total(&self) -> usize {
+        self.held.iter().map(Vec::len).sum()
+    }
+
     fn eval(&mut self, rows: &[Row]) -> Result<(), EngineError> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(EngineError::Aborted);
@@ -174,7 +216,17 @@ impl Context for LlamaContext {
             Ok(()) => {
                 super::abort::works();
                 for row in rows {
+                    // All rows of the evaluation but the first: what was before it has no snapshot.
+                    self.snapshots[row.seq as usize] = 0;
+                }
+                let mut previous = None;
+                for row in rows {
                     self.held[row.seq as usize].push(row.token);
+                    let snapshots = &mut self.snapshots[row.seq as usize];
+                    if previous == Some(row.seq) {
+                        *snapshots = (*snapshots + 1).min(self.most_snapshots);
+                    }
+                    previous = Some(row.seq);
                 }
                 Ok(())
             }
@@ -200,9 +252,11 @@ impl Context for LlamaContext {
         if from >= held {
             return Ok(());
         }
-        if (from > 0 && self.whole_states_only()) || !self.remove(seq as i32, from) {
+        let far = self.whole_states_only() && held - from > self.snapshots[seq as usize];
+        if from > 0 && far || !self.remove(seq as i32, from) {
             return Err(EngineError::CannotTrim { from });
         }
+        self.snapshots[seq as usize] = 0;
         self.held[seq as usize].truncate(from);
         Ok(())
     }

@@ -16,6 +16,8 @@ use crate::engine::{Context, ContextSettings, EngineError, LoadProgress, Model, 
 pub struct LoadSettings {
     /// Layers on the GPU; `None` is all that fit.
     pub gpu_layers: Option<u32>,
+    /// Whether weights are rearranged for the CPU's vector units: loading takes longer, evaluating several rows is faster.
+    pub repack: bool,
 }
 
 /// A model in memory.
@@ -55,10 +57,7 @@ impl LlamaModel {
         let loaded = unsafe {
             let mut params = sys::llama_model_default_params();
             params.n_gpu_layers = settings.gpu_layers.map_or(-1, |layers| i32::try_from(layers).unwrap_or(i32::MAX));
-            // Weights stay as they are in the file, until rearranging them ("repacking") is a choice measured on each
-            // machine: on a virtual machine that announces AMX but does not keep its tile configuration, the kernels
-            // for rearranged weights die of an illegal instruction.
-            params.use_extra_bufts = false;
+            params.use_extra_bufts = settings.repack;
             params.progress_callback = Some(report);
             params.progress_callback_user_data = (&raw mut watch).cast();
             sys::llama_model_load_from_file(name.as_ptr(), params)

@@ -15,8 +15,13 @@ impl LlamaContext {
         if held != range.start {
             return Err(EngineError::Gap { seq: to, pos: range.start, held });
         }
+        let copied = self.held[from as usize][range.clone()].to_vec();
+        if self.saves_whole() {
+            // llama.cpp's copy would be of the state before it was taken back.
+            let bytes = self.bytes_of(from as i32)?;
+            return self.load_range(to, &bytes, &copied);
+        }
         self.copy(from as i32, to as i32, &range)?;
-        let copied = self.held[from as usize][range].to_vec();
         self.held[to as usize].extend(copied);
         Ok(())
     }
@@ -42,7 +47,8 @@ impl LlamaContext {
         let read = unsafe { self.raw.state_seq_set_data_ext(bytes, spare, LlamaStateSeqFlags::empty()) };
         let last = self.raw.kv_cache_seq_pos_max(spare);
         let first = self.raw.kv_cache_seq_pos_min(spare);
-        let fits = read && last + 1 == range.end as i32 && (first == range.start as i32 || self.saves_whole());
+        let starts = if self.saves_whole() { start == 0 } else { first == start as i32 };
+        let fits = read && last + 1 == range.end as i32 && starts;
         let copied = if fits { self.copy(spare, seq as i32, &range) } else { Ok(()) };
         self.remove(spare, 0);
         copied?;

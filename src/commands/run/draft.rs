@@ -1,0 +1,171 @@
+//! Who drafts for a model, and what was measured of the costs: kept per machine, build and pair of models.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::load::{Loaded, Loader};
+use crate::cli::DrafterKind;
+use crate::engine;
+use crate::engine::llama::LoadSettings;
+use crate::generate::Answer;
+use crate::generate::draft::{
+    Adaptive, Calibration, Costs, DraftLoader, Drafter, Loading, ModelDrafter, Ngram, Speculator,
+};
+use crate::models::{DraftWish, Resolved};
+
+/// Bytes a second at which a draft is expected to load.
+const LOAD_RATE: f64 = 1e9;
+const _: () = assert!(crate::cli::MOST_DRAFTED == crate::generate::draft::MOST_DRAFTED);
+
+/// What is known of one pair's costs, and where that is kept.
+pub(super) struct Drafting {
+    /// The draft model.
+    pub(super) draft: Option<String>,
+    kept: Option<Kept>,
+}
+
+struct Kept {
+    file: PathBuf,
+    pair: Pair,
+}
+
+/// What a measurement belongs to; another machine, build or pair begins anew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Pair {
+    build: String,
+    machine: String,
+    threads: usize,
+    gpu_layers: Option<u32>,
+    repack: bool,
+    target: (String, u64),
+    draft: Option<(String, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    pair: Pair,
+    costs: Calibration,
+}
+
+/// When the draft model is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Preload {
+    /// When drafting first promises to pay for it.
+    Never,
+    /// At once, beside whatever else is done: a talk waits for its first message anyway.
+    Now,
+}
+
+impl Loader<'_> {
+    /// Drafters and policy for a target, with `draft` as its model; nothing where drafts are off.
+    pub(super) fn speculator(
+        &self,
+        target: &Resolved,
+        draft: Option<Resolved>,
+        wish: &DraftWish,
+        load: &LoadSettings,
+        preload: Preload,
+    ) -> (Option<Speculator>, Drafting) {
+        let settings = self.settings;
+        let mut drafting = Drafting { draft: draft.as_ref().map(|draft| draft.name.clone()), kept: None };
+        let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
+        if *wish != DraftWish::Off && settings.drafters.contains(&DrafterKind::Ngram) {
+            drafters.push(Box::new(Ngram::default()));
+        }
+        let size = draft.as_ref().map_or(1.0, |draft| draft.bytes as f64 / (target.bytes as f64).max(1.0));
+        let pair = Pair::new(self, target, draft.as_ref(), load);
+        if let Some(draft) = draft {
+            let expected = Duration::from_secs_f64(draft.bytes as f64 / LOAD_RATE);
+            let (threads, interrupt) = (settings.threads, self.interrupt.clone());
+            drafters.push(Box::new(match preload {
+                Preload::Never => ModelDrafter::new(opens(self, draft, load.clone()), expected, threads, interrupt),
+                Preload::Now => ModelDrafter::loading(preloads(draft, load.clone()), threads, interrupt),
+            }));
+        }
+        if drafters.is_empty() {
+            return (None, drafting);
+        }
+        let file = settings.paths.cache.join("speculation-v1").join(format!("{}.json", pair.name()));
+        let known = read(&file, &pair).unwrap_or_default();
+        drafting.kept = (!settings.private).then_some(Kept { file, pair });
+        let sources = drafters.iter().map(|drafter| drafter.source()).collect();
+        let policy = Adaptive::new(sources, Costs::from_calibration(&known, size), settings.draft_max);
+        (Some(Speculator::new(drafters, Box::new(policy))), drafting)
+    }
+}
+
+fn opens(loader: &Loader, draft: Resolved, load: LoadSettings) -> DraftLoader {
+    let interrupt = loader.interrupt.clone();
+    Box::new(move || engine::open(&draft.file, &load, &mut |_| !interrupt.is_set()))
+}
+
+fn preloads(draft: Resolved, load: LoadSettings) -> Loading {
+    std::thread::spawn(move || engine::open(&draft.file, &load, &mut |_| true))
+}
+
+/// The share of an answer's time that may go into measuring after it has been shown.
+const MEASURE_SHARE: f64 = 0.1;
+
+impl Loaded {
+    /// Measures what is not known yet of this pair's costs, now that the answer is out, and keeps it. What cannot be
+    /// measured is not missed.
+    pub(super) fn measure(&mut self, answer: &Answer) {
+        let spent = answer.timings.prefill + answer.timings.decode;
+        let session = self.speaker.session_mut();
+        let measured = session.calibrate(spent.mul_f64(MEASURE_SHARE));
+        if measured.is_ok()
+            && let Some(costs) = session.speculator().and_then(|speculator| speculator.costs())
+        {
+            self.drafting.keep(costs);
+        }
+    }
+}
+
+impl Drafting {
+    /// Keeps what was measured for the next time. A cache: failing to write it costs a measurement, nothing else.
+    pub(super) fn keep(&self, costs: &Costs) {
+        let Some(Kept { file, pair }) = &self.kept else { return };
+        let Some(folder) = file.parent() else { return };
+        let text = serde_json::to_string_pretty(&File { pair: pair.clone(), costs: costs.calibration() });
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(folder)?;
+            let mut new = tempfile::NamedTempFile::new_in(folder)?;
+            new.write_all(text?.as_bytes())?;
+            new.persist(file)?;
+            Ok(())
+        };
+        let _ = write();
+    }
+}
+
+fn read(file: &std::path::Path, pair: &Pair) -> Option<Calibration> {
+    let kept: File = serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
+    (kept.pair == *pair).then_some(kept.costs)
+}
+
+impl Pair {
+    fn new(loader: &Loader, target: &Resolved, draft: Option<&Resolved>, load: &LoadSettings) -> Self {
+        let identity = |model: &Resolved| {
+            let name = model.file.file_name().map(|name| name.to_string_lossy().into_owned());
+            (name.unwrap_or_default(), model.bytes)
+        };
+        Self {
+            build: format!("{} {}", env!("CARGO_PKG_VERSION"), engine::llama::build()),
+            machine: engine::llama::machine(),
+            threads: loader.settings.threads,
+            gpu_layers: load.gpu_layers,
+            repack: load.repack,
+            target: identity(target),
+            draft: draft.map(identity),
+        }
+    }
+
+    fn name(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        Sha256::digest(text).iter().take(8).fold(String::new(), |name, byte| format!("{name}{byte:02x}"))
+    }
+}

@@ -1,0 +1,159 @@
+//! The commands of a talk.
+
+use super::super::load::Purpose;
+use super::super::report;
+use super::{FIRST_CONTEXT, Talk, refuse_base_model};
+use crate::chat::Role;
+use crate::cli::{self, Visibility};
+use crate::error::{Error, Result};
+use crate::models::DraftWish;
+use crate::ui::slash::{self, Slash};
+
+/// The least that `/set context` takes, as `--ctx` does.
+const LEAST_CONTEXT: usize = 16;
+
+impl Talk<'_> {
+    pub(super) fn command(&mut self, command: &Slash) -> Result<()> {
+        match command {
+            Slash::Help => {
+                for (name, arguments, what) in slash::COMMANDS {
+                    self.reply(&format!("  {:<22} {what}", format!("{name} {arguments}")));
+                }
+                self.reply("  \"\"\" begins and ends a message of several lines; a trailing \\ goes on in the next");
+            }
+            Slash::System(None) => self.reply(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
+            Slash::System(Some(text)) => {
+                let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                let text = quoted.unwrap_or(text);
+                self.conversation.system = (!text.is_empty()).then(|| text.to_owned());
+                self.say(if text.is_empty() {
+                    "there is no system prompt from the next message on"
+                } else {
+                    "the system prompt is set; it counts from the next message on"
+                });
+            }
+            Slash::Clear => {
+                self.conversation.clear();
+                self.say("the talk is forgotten");
+            }
+            Slash::Retry => {
+                let before = self.conversation.clone();
+                if !self.conversation.retract_answer() {
+                    return Err(Error::usage("there is nothing to retry"));
+                }
+                self.sampling.seed = self.sampling.seed.wrapping_add(1);
+                let answered = self.answer();
+                if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
+                    // An answer that did not come does not replace the one that there was.
+                    self.conversation = before;
+                }
+                return answered;
+            }
+            Slash::Undo => match self.conversation.undo() {
+                Some(message) => self.reply(&format!("taken back: {message}")),
+                None => self.reply("there is nothing to undo"),
+            },
+            Slash::Set(None) | Slash::Show => self.show(),
+            Slash::Set(Some((name, value))) => self.set(name, value)?,
+            Slash::Stats => match &self.last {
+                Some((answer, began)) => {
+                    self.reply(&report::line(answer, *began));
+                    for line in answer.speculation.iter().flat_map(report::draft_lines) {
+                        self.reply(&format!("  {line}"));
+                    }
+                }
+                None => self.reply("nothing was answered yet"),
+            },
+            Slash::Draft(None) => self.reply(&self.drafters()),
+            Slash::Draft(Some(word)) => self.draft(DraftWish::from_word(word))?,
+            Slash::Model(None) => self.reply(&self.title()),
+            Slash::Model(Some(name)) => self.switch(name)?,
+            Slash::Unknown(name) => {
+                return Err(Error::usage(format!("there is no command {name}")).hint("/help lists them"));
+            }
+            Slash::Quit => {}
+        }
+        Ok(())
+    }
+
+    /// The new model is loaded before the old one goes, so that a failure changes nothing.
+    fn switch(&mut self, name: &str) -> Result<()> {
+        let target = self.loader.resolver.target(name)?;
+        let loaded = self.loader.load(&target, FIRST_CONTEXT, Purpose::Talk, &self.wish)?;
+        refuse_base_model(&loaded)?;
+        // A system prompt that came with the old model goes with it; one that was typed stays.
+        if self.conversation.system == self.loaded.system(self.loader.settings) {
+            self.conversation.system = loaded.system(self.loader.settings);
+        }
+        let limit = self.loaded.speaker.session().limit();
+        self.loaded = loaded;
+        (self.blocked, self.told_spared) = (None, false);
+        if let Some(tokens) = limit {
+            self.loaded.speaker.limit_context(tokens);
+        }
+        self.say(&format!("the talk goes on with {}", self.title()));
+        Ok(())
+    }
+
+    fn show(&self) {
+        let s = self.sampling.for_model(self.loaded.entry.as_ref());
+        let session = self.loaded.speaker.session();
+        self.reply(&format!("model           {}", self.title()));
+        self.reply(&format!("drafts          {}", self.drafters()));
+        self.reply(&format!(
+            "context         {} of at most {} tokens, {} used",
+            session.n_ctx(),
+            session.max_context(),
+            session.held().len()
+        ));
+        self.reply(&format!("temperature     {}", s.temperature));
+        self.reply(&format!("top_k           {}", s.top_k));
+        self.reply(&format!("top_p           {}", s.top_p));
+        self.reply(&format!("min_p           {}", s.min_p));
+        self.reply(&format!("repeat_penalty  {}", s.repeat_penalty));
+        self.reply(&format!("seed            {}", s.seed));
+        self.reply(&format!(
+            "max_tokens      {}",
+            self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())
+        ));
+        self.reply(&format!(
+            "stop            {}",
+            if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }
+        ));
+        self.reply(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let bad = |what: String| Error::usage(format!("{}: {what}", format!("/set {name} {value}").trim_end()));
+        let number = |low, high| cli::in_range(value, low, high).map_err(bad);
+        let whole = || value.parse::<u64>().map_err(|_| bad("a whole number is needed".into()));
+        match name {
+            "temperature" | "temp" => self.sampling.typed.temperature = Some(number(0.0, 10.0)?),
+            "top_p" => self.sampling.typed.top_p = Some(number(0.0, 1.0)?),
+            "min_p" => self.sampling.typed.min_p = Some(number(0.0, 1.0)?),
+            "repeat_penalty" => self.sampling.typed.repeat_penalty = Some(number(0.1, 10.0)?),
+            "top_k" => self.sampling.typed.top_k = Some(whole()? as usize),
+            "seed" => self.sampling.seed = whole()?,
+            "max_tokens" => self.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
+            "context" => {
+                let tokens = whole()? as usize;
+                if tokens < LEAST_CONTEXT {
+                    return Err(bad(format!("at least {LEAST_CONTEXT} is needed")));
+                }
+                self.loaded.speaker.limit_context(tokens);
+            }
+            "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
+            "reasoning" => {
+                self.reasoning = match value {
+                    "show" | "on" => Visibility::Show,
+                    "hide" | "off" => Visibility::Hide,
+                    _ => return Err(bad("show or hide is needed".into())),
+                }
+            }
+            _ => {
+                return Err(Error::usage(format!("there is no setting '{name}'")).hint("/set lists them"));
+            }
+        }
+        Ok(())
+    }
+}

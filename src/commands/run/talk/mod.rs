@@ -1,0 +1,187 @@
+//! A talk: messages from the line editor, answers to stdout, the conversation kept true whatever is interrupted.
+
+mod commands;
+mod drafts;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use super::load::{Loaded, Loader, Purpose};
+use super::report;
+use crate::chat::{Conversation, Message, Role};
+use crate::cli::{OutputFormat, Visibility};
+use crate::error::{Error, Kind, Result};
+use crate::generate::{Answer, Finish, Fitted, TurnSettings};
+use crate::models::{DraftWish, Target};
+use crate::settings::SamplingLayers;
+use crate::ui::output::{AnswerSink, Terminal, report as report_error};
+use crate::ui::repl::{Input, Lines};
+use crate::ui::slash::{self, Slash};
+
+/// A talk's context starts this large, and grows.
+const FIRST_CONTEXT: usize = 4096;
+
+pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
+    let settings = loader.settings;
+    let loaded = loader.load(target, FIRST_CONTEXT, Purpose::Talk, &settings.draft)?;
+    refuse_base_model(&loaded)?;
+    let names = loader.resolver.registry.entries().iter().map(|entry| entry.name.clone()).collect();
+    let history = (!settings.private).then(|| settings.paths.history());
+    let mut lines = Lines::new(loader.terminal, history, names)?;
+    let mut talk = Talk {
+        conversation: Conversation::new(loaded.system(settings)),
+        loader,
+        loaded,
+        sampling: settings.sampling.clone(),
+        max_tokens: settings.max_tokens,
+        stops: settings.stops.clone(),
+        // A pipe gets no thoughts unless they are asked for.
+        reasoning: settings.reasoning.unwrap_or(if loader.terminal.stdout {
+            Visibility::Show
+        } else {
+            Visibility::Hide
+        }),
+        wish: settings.draft.clone(),
+        blocked: None,
+        told_spared: false,
+        last: None,
+    };
+    talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
+    loop {
+        let input = lines.read()?;
+        // A Ctrl-C that came before what is to be done now is not meant for it.
+        loader.interrupt.take();
+        match input {
+            Input::End => return Ok(ExitCode::SUCCESS),
+            Input::Cancelled => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
+            Input::Message(message) if message.trim().is_empty() => {}
+            Input::Message(message) => {
+                let done = match slash::parse(&message) {
+                    Some(Slash::Quit) => return Ok(ExitCode::SUCCESS),
+                    Some(command) => talk.command(&command),
+                    None => talk.ask(message),
+                };
+                match done {
+                    Ok(()) => {}
+                    // What cannot be answered is said, and the talk goes on.
+                    Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
+                    Err(_) => talk.stopped(true),
+                }
+                // It was heard. Left set, the next signal would end the process.
+                loader.interrupt.take();
+            }
+        }
+    }
+}
+
+fn refuse_base_model(loaded: &Loaded) -> Result<()> {
+    if loaded.speaker.template_from().is_some() {
+        return Ok(());
+    }
+    let message = format!("{} is a base model without a chat template: it continues text and cannot talk", loaded.name);
+    Err(Error::usage(message).hint("give a prompt to be continued, or take an instruct model"))
+}
+
+struct Talk<'a> {
+    loader: &'a Loader<'a>,
+    loaded: Loaded,
+    conversation: Conversation,
+    sampling: SamplingLayers,
+    max_tokens: Option<usize>,
+    stops: Vec<String>,
+    reasoning: Visibility,
+    wish: DraftWish,
+    /// Why nobody can draft for this model, once that showed.
+    blocked: Option<&'static str>,
+    /// Whether it was said that the draft model is off.
+    told_spared: bool,
+    /// The last answer, and when it was asked for.
+    last: Option<(Answer, Instant)>,
+}
+
+impl Talk<'_> {
+    fn terminal(&self) -> &Terminal {
+        &self.loader.terminal
+    }
+
+    fn say(&self, line: &str) {
+        self.terminal().status(line);
+    }
+
+    /// Says that Ctrl-C was heard. The terminal has put ^C where the answer was, perhaps at the beginning of a line.
+    fn stopped(&self, at_line_start: bool) {
+        if at_line_start && self.terminal().stderr {
+            self.say("");
+        }
+        self.say("(stopped)");
+    }
+
+    /// What a command asked for.
+    fn reply(&self, line: &str) {
+        self.terminal().reply(line);
+    }
+
+    fn title(&self) -> String {
+        match &self.loaded.quant {
+            Some(quant) => format!("{} ({quant})", self.loaded.name),
+            None => self.loaded.name.clone(),
+        }
+    }
+
+    fn ask(&mut self, message: String) -> Result<()> {
+        self.conversation.push(Message::new(Role::User, message));
+        let answered = self.answer();
+        if answered.as_ref().is_err_and(|error| error.kind() == Kind::TooLong) {
+            // A message that can never be answered would stand in the way of every later one.
+            self.conversation.undo();
+        }
+        answered
+    }
+
+    /// Answers the last message and takes the answer into the conversation, also one that was cut short.
+    fn answer(&mut self) -> Result<()> {
+        let began = Instant::now();
+        let Fitted { prompt, reasoning, dropped } = self.loaded.speaker.fit(&mut self.conversation)?;
+        if dropped > 0 {
+            let max = self.loaded.speaker.session().max_context();
+            self.reply(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
+        }
+        let turn = TurnSettings {
+            sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
+            stops: self.stops.clone(),
+            max_tokens: self.max_tokens,
+            reasoning,
+        };
+        let shows = self.reasoning == Visibility::Show;
+        let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows);
+        let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
+        sink.finish()?;
+        let answer = answer?;
+        match answer.finish {
+            Finish::Interrupted => {
+                let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
+                self.stopped(said.is_empty() || said.ends_with('\n'));
+            }
+            Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
+                self.reply("(the context is full)");
+            }
+            _ => {}
+        }
+        if self.loader.settings.stats {
+            self.say(&report::line(&answer, began));
+        }
+        if let Some(lost) = answer.speculation.as_ref().and_then(|own| own.lost.as_ref()) {
+            self.reply(&format!("the draft model failed, answers go on without it: {lost}"));
+        }
+        self.tell_drafts(&answer);
+        if !answer.content.trim().is_empty() {
+            let reasoning = (!answer.reasoning.is_empty()).then(|| answer.reasoning.clone());
+            self.conversation.push(Message { role: Role::Assistant, content: answer.content.clone(), reasoning });
+        }
+        if answer.finish != Finish::Interrupted {
+            self.loaded.measure(&answer);
+        }
+        self.last = Some((answer, began));
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! A smaller model of the same family. It draws with the target's own noise on its own distribution, so the two agree
+//! nearly as often as rejection sampling would make them (Daliri, Musco, Suresh 2024).
+//!
+//! Invariant: the KV holds a prefix of what was emitted, perhaps followed by its own last proposals; both are cut back to
+//! the common prefix before it reads on, so no token is evaluated twice.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::super::kv::{Kv, SEQ};
+use super::{At, Class, Drafter, Offer, Proposed, Source, Step};
+use crate::engine::{Context, EngineError, Model, Rollback, Row, Token};
+use crate::interrupt::Interrupt;
+use crate::sample::{Sampler, Sampling};
+
+/// The first confidences of the classes.
+const CLASSES: [f32; 8] = [0.0, 0.3, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99];
+
+/// Loads the draft model when it is first wanted.
+pub type DraftLoader = Box<dyn Fn() -> Result<Arc<dyn Model>, EngineError>>;
+
+/// A thread that loads the draft model.
+pub type Loading = JoinHandle<Result<Arc<dyn Model>, EngineError>>;
+
+enum State {
+    /// Not loaded; how long that is expected to take.
+    Waiting(DraftLoader, Duration),
+    /// Being loaded elsewhere: there is no draft until that is done.
+    Loading(Loading),
+    Ready(Kv),
+    Gone(EngineError),
+}
+
+/// The model drafter.
+pub struct ModelDrafter {
+    state: State,
+    threads: usize,
+    interrupt: Interrupt,
+    sampler: Sampler,
+    /// The size that the context grows to when it has to: the target's.
+    n_ctx: usize,
+    /// The text of the last round and what was proposed behind it: proposals that were not judged and came true are not
+    /// drawn again.
+    chain: (Vec<Token>, Vec<Proposed>),
+}
+
+impl ModelDrafter {
+    /// How many classes of tokens it has.
+    pub const CLASSES: usize = CLASSES.len();
+
+    /// One that is loaded when it is first wanted, which is expected to take `load_time`.
+    pub fn new(loader: DraftLoader, load_time: Duration, threads: usize, interrupt: Interrupt) -> Self {
+        Self::with(State::Waiting(loader, load_time), threads, interrupt)
+    }
+
+    /// One that is being loaded; it drafts from when that is done.
+    pub fn loading(loading: Loading, threads: usize, interrupt: Interrupt) -> Self {
+        Self::with(State::Loading(loading), threads, interrupt)
+    }
+
+    fn with(state: State, threads: usize, interrupt: Interrupt) -> Self {
+        let sampler = Sampler::new(Sampling::greedy());
+        Self { state, threads, interrupt, sampler, n_ctx: 0, chain: (Vec::new(), Vec::new()) }
+    }
+
+    /// The class of a token that the draft gave this probability.
+    pub fn class(confidence: f32) -> Class {
+        Class(CLASSES.iter().rposition(|first| *first <= confidence).unwrap_or(0) as u8)
+    }
+
+    /// Loads the model if that was not done yet.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded; the drafter is of no use then.
+    pub fn load(&mut self) -> Result<(), EngineError> {
+        let State::Waiting(loader, _) = &self.state else { return Ok(()) };
+        match loader() {
+            Ok(model) => self.state = State::Ready(Kv::new(model, self.threads, self.interrupt.clone())),
+            // Stopped, not broken: another answer may want it.
+            Err(EngineError::Aborted) => return Err(EngineError::Aborted),
+            Err(error) => {
+                self.state = State::Gone(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what a thread has loaded.
+    fn take_loaded(&mut self) {
+        if !matches!(&self.state, State::Loading(thread) if thread.is_finished()) {
+            return;
+        }
+        let panicked = EngineError::Failed("loading it ended in a panic".into());
+        let State::Loading(thread) = std::mem::replace(&mut self.state, State::Gone(panicked)) else { return };
+        match thread.join() {
+            Ok(Ok(model)) => self.state = State::Ready(Kv::new(model, self.threads, self.interrupt.clone())),
+            Ok(Err(error)) => self.state = State::Gone(error),
+            Err(_) => {}
+        }
+    }
+
+    /// Forgets all but the first `tokens` tokens of what it has read.
+    ///
+    /// # Errors
+    /// When the model cannot be cut back.
+    pub fn forget(&mut self, tokens: usize) -> Result<(), EngineError> {
+        self.chain = (Vec::new(), Vec::new());
+        match &mut self.state {
+            State::Ready(kv) if kv.held().len() > tokens => kv.context()?.trim(SEQ, tokens),
+            _ => Ok(()),
+        }
+    }
+
+    fn kv(&mut self) -> Result<&mut Kv, EngineError> {
+        self.load()?;
+        match &mut self.state {
+            State::Ready(kv) => Ok(kv),
+            State::Gone(error) => Err(error.clone()),
+            State::Waiting(..) | State::Loading(_) => Err(EngineError::Failed("the draft model is not loaded".into())),
+        }
+    }
+
+    /// How many tokens `tokens` has behind what the KV shares with it; the last one always counts.
+    fn unread(&self, tokens: &[Token]) -> usize {
+        let held = if let State::Ready(kv) = &self.state { kv.held() } else { &[] };
+        let shared = held.iter().zip(&tokens[..tokens.len() - 1]).take_while(|(a, b)| a == b).count();
+        tokens.len() - shared
+    }
+
+    /// Evaluates tokens behind what is held; answers which row of the last evaluation has the logits of the last token.
+    fn read(context: &mut dyn Context, tokens: &[Token], steps: &mut Vec<Step>) -> Result<usize, EngineError> {
+        let mut last = 0;
+        let most = context.capabilities().max_rows;
+        let mut left = tokens;
+        while !left.is_empty() {
+            let (now, later) = left.split_at(left.len().min(most));
+            let from = context.tokens(SEQ).len();
+            let row = |(i, token): (usize, &Token)| Row {
+                seq: SEQ,
+                token: *token,
+                pos: from + i,
+                want_logits: later.is_empty() && i + 1 == now.len(),
+            };
+            let rows: Vec<Row> = now.iter().enumerate().map(row).collect();
+            let began = Instant::now();
+            context.eval(&rows)?;
+            steps.push(Step { rows: rows.len(), time: began.elapsed() });
+            last = rows.len() - 1;
+            left = later;
+        }
+        Ok(last)
+    }
+}
+
+impl Drafter for ModelDrafter {
+    fn source(&self) -> Source {
+        Source::Model
+    }
+
+    fn begin(&mut self, sampling: &Sampling, n_ctx: usize) {
+        self.sampler = Sampler::new(sampling.clone());
+        self.n_ctx = n_ctx;
+    }
+
+    fn offer(&mut self, at: &At, most: usize) -> Option<Offer> {
+        self.take_loaded();
+        let load = match &self.state {
+            State::Waiting(_, time) => *time,
+            State::Loading(_) => return None,
+            State::Ready(kv) if at.tokens.len() + 1 > kv.most() => return None,
+            // What is gone says why when it is asked to draft.
+            State::Ready(_) | State::Gone(_) => Duration::ZERO,
+        };
+        Some(Offer::Steps { most, unread: self.unread(at.tokens), load })
+    }
+
+    fn draft(
+        &mut self,
+        at: &At,
+        most: usize,
+        go_on: &mut dyn FnMut(&[Proposed]) -> bool,
+        into: &mut Vec<Proposed>,
+        steps: &mut Vec<Step>,
+    ) -> Result<(), EngineError> {
+        let began = Instant::now();
+        let was_ready = matches!(self.state, State::Ready(_));
+        let n_ctx = self.n_ctx;
+        let (last_text, last_proposed) = std::mem::take(&mut self.chain);
+        let kv = self.kv()?;
+        if at.tokens.len() + 1 > kv.most() {
+            return Ok(());
+        }
+        kv.reserve(at.tokens.len(), n_ctx.max(at.tokens.len() + most), usize::MAX)?;
+        let most = most.min(kv.n_ctx().saturating_sub(at.tokens.len()) + 1);
+        let mut text = at.tokens.to_vec();
+        let came_true = at.tokens.len().checked_sub(last_text.len()).filter(|_| at.tokens.starts_with(&last_text));
+        let came_true = came_true.filter(|count| {
+            let own = last_proposed.iter().map(|own| own.token);
+            own.clone().count() > *count && own.take(*count).eq(at.tokens[last_text.len()..].iter().copied())
+        });
+        for own in came_true.map_or(&[][..], |count| &last_proposed[count..]).iter().take(most) {
+            into.push(*own);
+            text.push(own.token);
+            if !go_on(into) {
+                self.chain = (at.tokens.to_vec(), into.clone());
+                return Ok(());
+            }
+        }
+        let mut held = kv.reuse(&text)?;
+        if !was_ready {
+            steps.push(Step { rows: 0, time: began.elapsed() });
+        }
+        let State::Ready(kv) = &mut self.state else { return Ok(()) };
+        let context = kv.context()?;
+        if context.capabilities().rollback != Rollback::Anywhere {
+            return Err(EngineError::Failed("the draft's state cannot be cut back".into()));
+        }
+        while into.len() < most {
+            let last = Self::read(context, &text[held..], steps)?;
+            held = text.len();
+            let began = Instant::now();
+            let logits = context.logits(last);
+            let token = self.sampler.sample(logits, text.len(), &text[at.prompt_len..]);
+            into.push(Proposed { token, class: Self::class(Sampler::confidence(logits, token)) });
+            text.push(token);
+            if let Some(step) = steps.last_mut() {
+                step.time += began.elapsed();
+            }
+            if !go_on(into) {
+                break;
+            }
+        }
+        self.chain = (at.tokens.to_vec(), into.clone());
+        Ok(())
+    }
+}
