@@ -28,6 +28,8 @@ const READING_SHARE: f64 = 0.02;
 /// A draft reads a long text once what it would have saved so far is this share of what the reading costs: an answer that
 /// repeats its prompt shows within a few tokens that it can do without.
 const SAVED_FIRST: f64 = 0.1;
+/// How many times over a reading must be expected to pay: the draft may turn out worse than hoped.
+const MARGIN: f64 = 1.5;
 /// Tokens that a draft has not seen after a round that it drafted for: the pending one, and its own last after a full
 /// acceptance.
 const USUALLY_UNREAD: usize = 2;
@@ -178,7 +180,7 @@ impl Policy for Adaptive {
             let saved = 1.0 / self.rate - 1.0 / rate;
             // Trying again costs most by reading what was missed.
             let may_read = self.balance - investment > -(CREDIT + READING_SHARE * self.emitted) || !self.has_read;
-            let pays = investment < saved * self.expected() && self.missed >= SAVED_FIRST * investment;
+            let pays = MARGIN * investment < saved * self.expected() && self.missed >= SAVED_FIRST * investment;
             if saved > 0.0 && pays && may_read {
                 self.rate = rate;
                 self.invested = investment;
