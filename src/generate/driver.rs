@@ -49,9 +49,12 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
         for (place, lane) in order.into_iter().enumerate() {
             let lane = &mut lanes[lane];
             let room = limits.max_rows - rows.len();
-            // Each turn that is still to come may want a row with logits of its own.
-            let logits = rows.iter().filter(|row| row.want_logits).count() + turns - place;
-            lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)));
+            // Each turn that is still to come may want a row of its own, with logits; and a draft must not be what makes a
+            // context grow.
+            let to_come = turns - place;
+            let logits = rows.iter().filter(|row| row.want_logits).count() + to_come;
+            let edge = context.n_ctx().saturating_sub(context.total() + rows.len() + to_come);
+            lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)).min(edge));
             lane.turn.next_rows(context.tokens(lane.turn.seq()).len(), room, &mut rows);
         }
         let began = Instant::now();
@@ -91,7 +94,7 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
 }
 
 impl Lane<'_, '_> {
-    /// Lets drafters propose what follows the pending token, as far as the context, the budget and `most` rows allow.
+    /// Lets drafters propose what follows the pending token, as far as the model, the budget and `most` rows allow.
     fn draft(&mut self, context: &dyn Context, most: usize) {
         let Some(speculator) = &mut self.speculator else { return };
         let limits = context.capabilities();
@@ -108,11 +111,10 @@ impl Lane<'_, '_> {
             speculator.blocked("this model's state cannot be cut back");
             return;
         }
-        // The last token of the budget needs no row, and a draft must not be what makes a context grow.
-        let edge = context.n_ctx().saturating_sub(context.total() + 1);
-        let most = [most, rollback, edge, self.turn.left().saturating_sub(1)];
+        // The last token of the budget needs no row.
+        let most = most.min(rollback).min(self.turn.left().saturating_sub(1));
         let at = At { tokens: self.turn.tokens(), prompt_len: self.turn.prompt_len() };
-        speculator.propose(&at, most.into_iter().min().unwrap_or(0));
+        speculator.propose(&at, most);
         // A draft may have padding that the target's vocabulary does not have.
         let draft = speculator.keep_below(self.turn.vocabulary_len());
         self.turn.propose(draft);

@@ -86,11 +86,15 @@ impl Kv {
         Arc::clone(&self.model).context(&settings)
     }
 
-    /// Cuts the KV back to what it shares with `tokens`, by tokens that were really decoded; answers how many. The last
-    /// token never counts: its logits are needed.
-    pub(super) fn reuse(&mut self, tokens: &[Token]) -> Result<usize, EngineError> {
+    /// How many tokens it shares with `tokens`, of which the last one never counts: its logits are needed.
+    pub(super) fn shared(&self, tokens: &[Token]) -> usize {
         let end = tokens.len().saturating_sub(1);
-        let shared = self.held().iter().zip(&tokens[..end]).take_while(|(a, b)| a == b).count();
+        self.held().iter().zip(&tokens[..end]).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Cuts the KV back to what it shares with `tokens`, by tokens that were really decoded; answers how many.
+    pub(super) fn reuse(&mut self, tokens: &[Token]) -> Result<usize, EngineError> {
+        let shared = self.shared(tokens);
         let Some(context) = &mut self.context else {
             return Ok(0);
         };

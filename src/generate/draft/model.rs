@@ -124,9 +124,7 @@ impl ModelDrafter {
 
     /// How many tokens `tokens` has behind what the KV shares with it; the last one always counts.
     fn unread(&self, tokens: &[Token]) -> usize {
-        let held = if let State::Ready(kv) = &self.state { kv.held() } else { &[] };
-        let shared = held.iter().zip(&tokens[..tokens.len() - 1]).take_while(|(a, b)| a == b).count();
-        tokens.len() - shared
+        tokens.len() - if let State::Ready(kv) = &self.state { kv.shared(tokens) } else { 0 }
     }
 
     /// Evaluates tokens behind what is held; answers which row of the last evaluation has the logits of the last token.
