@@ -23,6 +23,12 @@ pub enum Command {
     Pull(PullArgs),
     /// Models on this disk and models that can be pulled
     List(ListArgs),
+    /// What a model's file is, and what is cached of its prompts
+    Show(ShowArgs),
+    /// Chats that were kept: list, show, export, remove
+    Chats(ChatsArgs),
+    /// The prefix cache, what was read before: list, verify, prune, clear
+    Cache(CacheArgs),
 }
 
 #[derive(Debug, Args)]
@@ -107,7 +113,19 @@ pub struct RunArgs {
     #[arg(long, hide_short_help = true)]
     pub raw: bool,
 
-    /// Keep nothing of this talk: no line history
+    /// Take up the chat that was used last
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["chat", "private"])]
+    pub continues: bool,
+
+    /// Take up a chat by its name, or begin it
+    #[arg(long, value_name = "NAME", conflicts_with = "private")]
+    pub chat: Option<String>,
+
+    /// Take nothing from the prefix cache and put nothing into it
+    #[arg(long, env = "QCHAT_NO_CACHE", hide_env = true, value_parser = clap::builder::FalseyValueParser::new(), hide_short_help = true)]
+    pub no_cache: bool,
+
+    /// Keep nothing of this talk: no chat, no prefix cache, no line history
     #[arg(long, hide_short_help = true)]
     pub private: bool,
 
@@ -188,6 +206,96 @@ pub struct PullArgs {
 pub struct ListArgs {
     #[command(flatten)]
     pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// A name from `qchat list`, or a .gguf file
+    pub model: String,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatsArgs {
+    /// What to do; list where not given
+    #[command(subcommand)]
+    pub command: Option<ChatsCommand>,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ChatsCommand {
+    /// All chats, the one that was used last first
+    List {
+        /// What stdout gets
+        #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+        output: ListFormat,
+    },
+    /// What was said in a chat
+    Show { name: String },
+    /// A chat as Markdown or JSON, on stdout
+    Export {
+        name: String,
+        #[arg(long, value_enum, default_value_t = ExportFormat::Markdown)]
+        format: ExportFormat,
+    },
+    /// Delete chats, and what only they have in the prefix cache
+    Rm {
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    /// What to do; list where not given
+    #[command(subcommand)]
+    pub command: Option<CacheCommand>,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// What there is of each model
+    List {
+        /// What stdout gets
+        #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+        output: ListFormat,
+    },
+    /// Check the seal of every block; damaged ones are deleted
+    Verify,
+    /// Delete what was not used for longest
+    Prune {
+        /// Until no more than this is left, like 500MB or 4GiB
+        #[arg(long, value_name = "SIZE", value_parser = crate::settings::size)]
+        max_size: Option<u64>,
+        /// What was not used for this long, like 12h or 30d
+        #[arg(long, value_name = "AGE", value_parser = crate::settings::age)]
+        max_age: Option<std::time::Duration>,
+        /// Only this model's
+        #[arg(long, value_name = "MODEL")]
+        model: Option<String>,
+    },
+    /// Delete everything
+    Clear,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    Markdown,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -7,6 +7,7 @@
 //! | [`models`] | names, registries, GGUF headers, downloads; which model drafts for which, and in how much memory |
 //! | [`chat`] | a conversation, and how a template makes one prompt of it |
 //! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests |
+//! | [`prefix`] | what was read once: blocks of tokens and their KV on disk, found, verified, evicted |
 //! | [`sample`] | a token from logits, with noise that belongs to the position |
 //! | [`generate`] | one answer as a state machine, the driver of one or many, drafts ([`generate::draft`]) |
 //! | [`ui`] | stdout for data, stderr for status, the REPL |
@@ -17,8 +18,9 @@
 //!
 //! ```text
 //! main -> lib -> commands -> ui, settings, cli
-//! commands -> ui -> generate -> chat, sample, engine
-//! settings -> models, cli, sample     sample -> engine::Token     chat -> error only
+//! commands -> ui -> generate -> chat, sample, prefix, engine
+//! settings -> models, cli, sample, prefix     sample -> engine::Token     chat -> error only
+//! prefix -> engine's Token and StateFormat
 //! models -> error, interrupt, paths (and the names of chat's templates)
 //! ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates
 //! ```
@@ -35,6 +37,7 @@ pub mod generate;
 pub mod interrupt;
 pub mod models;
 pub mod paths;
+pub mod prefix;
 pub mod sample;
 pub mod settings;
 pub mod ui;

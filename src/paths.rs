@@ -40,6 +40,20 @@ impl Paths {
         self.data.join("models")
     }
 
+    /// The prefix cache.
+    pub fn prefixes(&self) -> PathBuf {
+        self.cache.join("kv-v1")
+    }
+
+    /// Digests of model files.
+    pub fn identities(&self) -> PathBuf {
+        self.cache.join("identity-v1")
+    }
+
+    pub fn chats(&self) -> PathBuf {
+        self.data.join("chats")
+    }
+
     pub fn history(&self) -> PathBuf {
         self.data.join("history")
     }

@@ -1,6 +1,7 @@
 //! Decisions: flag, environment (clap reads it), the model's entry, config.toml, built in; the first that speaks wins.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -8,6 +9,7 @@ use crate::cli::{DrafterKind, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs,
 use crate::error::{Error, Result};
 use crate::models::{DraftWish, Entry, SamplingDefaults};
 use crate::paths::{self, Paths};
+use crate::prefix::{Bounds, MAX_AGE};
 use crate::sample::Sampling;
 
 /// What config.toml may say.
@@ -24,7 +26,58 @@ pub struct Config {
     pub draft_max: Option<usize>,
     pub repack: Option<bool>,
     #[serde(default)]
+    pub cache: CacheConfig,
+    #[serde(default)]
     pub sampling: SamplingDefaults,
+}
+
+/// The prefix cache in config.toml.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// As `--no-cache`, where false.
+    pub enabled: Option<bool>,
+    /// Like `"4GiB"`.
+    pub max_size: Option<String>,
+    /// Like `"30d"`.
+    pub max_age: Option<String>,
+}
+
+impl CacheConfig {
+    /// The bounds of the prefix cache.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn bounds(&self) -> Result<Bounds, String> {
+        Ok(Bounds {
+            max_size: self.max_size.as_deref().map(size).transpose().map_err(|e| format!("cache.max_size: {e}"))?,
+            max_age: self
+                .max_age
+                .as_deref()
+                .map(age)
+                .transpose()
+                .map_err(|e| format!("cache.max_age: {e}"))?
+                .unwrap_or(MAX_AGE),
+        })
+    }
+}
+
+/// Bytes as people write them.
+///
+/// # Errors
+/// A message with an example.
+pub fn size(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|_| format!("'{text}' is no size; write it like 500MB or 4GiB"))
+}
+
+/// A time as people write it.
+///
+/// # Errors
+/// A message with an example.
+pub fn age(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| format!("'{text}' is no time; write it like 12h or 30d"))
 }
 
 impl Config {
@@ -64,7 +117,8 @@ impl Config {
             let wrong = value.is_some_and(|value| !(low..=high).contains(&value));
             wrong.then(|| format!("{name} must be from {low} to {high}"))
         };
-        counts.into_iter().find_map(wrong).or_else(|| self.sampling.problem())
+        let cache = || self.cache.bounds().err();
+        counts.into_iter().find_map(wrong).or_else(|| self.sampling.problem()).or_else(cache)
     }
 }
 
@@ -72,7 +126,13 @@ impl Config {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub paths: Paths,
+    /// As it was typed.
     pub model: Option<String>,
+    /// From config.toml: below a chat's own.
+    pub config_model: Option<String>,
+    pub chat: WhichChat,
+    /// The names of settings that were typed, or came from the environment: a chat's own are below them.
+    pub typed: Vec<&'static str>,
     pub prompt: Option<String>,
     pub files: Vec<PathBuf>,
     pub reads_stdin: bool,
@@ -96,8 +156,36 @@ pub struct Settings {
     pub raw: bool,
     /// Nothing of a talk is kept.
     pub private: bool,
+    /// The prefix cache; none where it is off.
+    pub cache: Option<Bounds>,
     pub stats: bool,
     pub sampling: SamplingLayers,
+}
+
+/// The chat that a talk is kept in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhichChat {
+    New,
+    Latest,
+    Named(String),
+}
+
+/// What was typed of the settings that a chat may have too, by their names in `/set`.
+fn typed(args: &RunArgs) -> Vec<&'static str> {
+    let own = &args.sampling;
+    let given = [
+        ("temperature", own.temp.is_some()),
+        ("top_k", own.top_k.is_some()),
+        ("top_p", own.top_p.is_some()),
+        ("min_p", own.min_p.is_some()),
+        ("repeat_penalty", own.repeat_penalty.is_some()),
+        ("seed", own.seed.is_some()),
+        ("max_tokens", args.max_tokens.is_some()),
+        ("context", args.ctx.is_some()),
+        ("stop", !args.stop.is_empty()),
+        ("reasoning", args.reasoning.is_some()),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }
 
 /// Sampling values by who said them; a REPL's `/set` writes to `typed`.
@@ -115,11 +203,21 @@ impl Settings {
     /// When a file that is named cannot be read.
     pub fn new(args: RunArgs, paths: Paths) -> Result<Self> {
         let config = Config::load(&paths.config_file())?;
+        let cached = !args.no_cache && !args.private && config.cache.enabled.unwrap_or(true);
+        let bounds = config.cache.bounds().map_err(Error::usage)?;
+        let typed = typed(&args);
         let prompt = args.prompt.join(" ");
         let system = args.system.map(|text| text_or_file(&text)).transpose()?;
         Ok(Self {
             paths,
-            model: args.model.or(config.default_model),
+            model: args.model,
+            config_model: config.default_model,
+            chat: match args.chat {
+                Some(name) => WhichChat::Named(name),
+                None if args.continues => WhichChat::Latest,
+                None => WhichChat::New,
+            },
+            typed,
             prompt: (!args.prompt.is_empty()).then_some(prompt),
             files: args.files,
             reads_stdin: !args.no_stdin,
@@ -138,6 +236,7 @@ impl Settings {
             reasoning: args.reasoning,
             raw: args.raw,
             private: args.private,
+            cache: cached.then_some(bounds),
             stats: args.stats,
             sampling: SamplingLayers::new(&args.sampling, config.sampling),
         })

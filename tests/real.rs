@@ -170,6 +170,7 @@ fn drafts_change_nothing_but_near_ties() {
             stops: Vec::new(),
             max_tokens: Some(60),
             reasoning: Reasoning::Off,
+            boundaries: Vec::new(),
         };
         speaker.session_mut().speculate(None);
         let plain = speaker.answer(prompt.clone(), settings.clone(), &mut Silent).unwrap();

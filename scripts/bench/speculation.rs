@@ -150,6 +150,7 @@ impl Bench {
             stops: Vec::new(),
             max_tokens: Some(tokens),
             reasoning: qchat::generate::Reasoning::Off,
+            boundaries: Vec::new(),
         };
         let began = Instant::now();
         let answer = self.speaker.answer(prompt, settings, &mut Silent).expect("an answer");

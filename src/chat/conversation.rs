@@ -1,7 +1,7 @@
 //! What was said, in order.
 
 /// Who said something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     System,
@@ -10,11 +10,11 @@ pub enum Role {
 }
 
 /// One message. Thoughts are kept apart, so that a template can leave out earlier ones.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Message {
     pub role: Role,
     pub content: String,
-    #[serde(rename = "reasoning_content", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "reasoning_content", default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
 }
 
@@ -64,6 +64,13 @@ impl Conversation {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Drops the oldest message.
+    pub fn drop_first(&mut self) {
+        if !self.messages.is_empty() {
+            self.messages.remove(0);
         }
     }
 

@@ -1,10 +1,16 @@
-//! A conversation, and how a template makes one prompt of it. Pure: strings in, strings out; no engine, no files.
+//! A conversation, how a template makes one prompt of it, and how it is kept. No engine; files only in `store`.
 
 mod conversation;
+mod events;
+mod export;
 mod filters;
 mod named;
+mod store;
 mod template;
 
 pub use conversation::{Conversation, Message, Role};
+pub use events::{Decoded, Event, Past};
+pub use export::{json, markdown};
 pub use named::named;
+pub use store::{Chat, ChatName, Chats, Listed, Opened, begun};
 pub use template::{Marked, Template};

@@ -1,8 +1,11 @@
 //! One file a subcommand. These wire rooms together; logic found here belongs lower.
 
+mod cache;
+mod chats;
 mod list;
 mod pull;
 mod run;
+mod show;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,5 +22,8 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Run(args) => run::run(*args, began),
         Command::Pull(args) => pull::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Chats(args) => chats::run(&args),
+        Command::Cache(args) => cache::run(&args),
     }
 }

@@ -63,10 +63,28 @@ pub enum Rollback {
 /// What can be saved of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Save {
-    /// The KV of any range of positions.
-    Ranges,
+    /// The KV of a range of positions, at most so many at once: a sliding window loses more than its own length.
+    Ranges { most: usize },
     /// Only the whole state.
     Whole,
+}
+
+/// What a saved state depends on besides the content of the model's file. In words, so that it can be shown.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StateFormat {
+    /// The engine and its version.
+    pub engine: String,
+    pub architecture: String,
+    pub layers: u32,
+    /// The types of keys and values.
+    pub keys: String,
+    pub values: String,
+    pub flash_attention: bool,
+    /// Whether layers with a sliding window keep all positions.
+    pub full_window: bool,
+    /// How positions are turned into rotations, and for which context where that depends on it.
+    pub rope: String,
+    pub adapters: Vec<String>,
 }
 
 /// Why an engine could not do what it was asked.
@@ -116,6 +134,10 @@ pub trait Model: Send + Sync {
     fn chat_template(&self) -> Option<String>;
     /// The context the model was trained for, in tokens.
     fn trained_context(&self) -> usize;
+    /// What its contexts can save.
+    fn save(&self) -> Save;
+    /// What the saved states of a context of `n_ctx` tokens depend on.
+    fn state_format(&self, n_ctx: usize) -> StateFormat;
     /// A context with `settings.sequences` sequences.
     ///
     /// # Errors
@@ -210,7 +232,7 @@ pub trait Context {
     /// The state of the positions `range` of a sequence as bytes.
     ///
     /// # Errors
-    /// When the model allows only whole states and less than the whole is asked.
+    /// When [`Save`] does not allow it.
     fn save(&mut self, seq: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError>;
     /// Appends a state from [`Context::save`] to `seq`; `tokens` are the tokens it stands for. The bytes must come from
     /// a context of the same model and settings: engines check little of them.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::{
-    Capabilities, Context, ContextSettings, EngineError, LoadProgress, Model, Rollback, Row, Save, Seq, Special, Token,
-    TokenKind, Vocab,
+    Capabilities, Context, ContextSettings, EngineError, LoadProgress, Model, Rollback, Row, Save, Seq, Special,
+    StateFormat, Token, TokenKind, Vocab,
 };
 
 const BYTES: usize = 256;
@@ -55,6 +55,15 @@ pub struct Script {
     pub memory: Option<usize>,
     #[serde(default)]
     pub no_template: bool,
+    /// The most positions of a saved range; 0: only whole states can be saved.
+    #[serde(default = "any_range")]
+    pub save_most: usize,
+    /// The context above which its states have another format, as those of a long-RoPE model.
+    #[serde(default)]
+    pub original_context: Option<usize>,
+    /// Milliseconds that loading a state takes.
+    #[serde(default)]
+    pub restore_ms: u64,
 }
 
 /// Logits of the letters a to z: normal-like numbers, a hash of seed and context. The others never come.
@@ -93,6 +102,10 @@ fn mix(mut x: u64) -> u64 {
 
 fn default_context() -> usize {
     4096
+}
+
+fn any_range() -> usize {
+    usize::MAX
 }
 
 fn yes() -> bool {
@@ -144,6 +157,28 @@ impl Model for ScriptedModel {
 
     fn trained_context(&self) -> usize {
         self.script.context
+    }
+
+    fn save(&self) -> Save {
+        match self.script.save_most {
+            0 => Save::Whole,
+            most => Save::Ranges { most },
+        }
+    }
+
+    fn state_format(&self, n_ctx: usize) -> StateFormat {
+        let original = self.script.original_context;
+        StateFormat {
+            engine: "scripted".into(),
+            architecture: "script".into(),
+            layers: 0,
+            keys: "ids".into(),
+            values: "ids".into(),
+            flash_attention: false,
+            full_window: true,
+            rope: if original.is_some_and(|most| n_ctx > most) { "long" } else { "short" }.into(),
+            adapters: Vec::new(),
+        }
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {
@@ -234,7 +269,7 @@ impl Context for ScriptedContext {
     fn capabilities(&self) -> Capabilities {
         let rollback =
             if self.model.script.can_trim { Rollback::Anywhere } else { Rollback::AtMost(self.model.script.rollback) };
-        Capabilities { rollback, save: Save::Ranges, max_rows: 64, max_logits: 64 }
+        Capabilities { rollback, save: self.model.save(), max_rows: 64, max_logits: 64 }
     }
 
     fn n_ctx(&self) -> usize {
@@ -309,12 +344,23 @@ impl Context for ScriptedContext {
         Ok(())
     }
 
-    fn save(&mut self, _: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError> {
-        Ok(vec![0; range.len()])
+    /// A state is the tokens themselves.
+    fn save(&mut self, seq: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError> {
+        let held = &self.held[seq as usize];
+        let allowed = match self.model.save() {
+            Save::Whole => range == (0..held.len()),
+            Save::Ranges { most } => range.len() <= most,
+        };
+        if !allowed || range.is_empty() || range.end > held.len() {
+            return Err(EngineError::Failed(format!("cannot save positions {range:?} of {}", held.len())));
+        }
+        Ok(held[range].iter().flat_map(|token| token.0.to_le_bytes()).collect())
     }
 
     fn load(&mut self, seq: Seq, bytes: &[u8], tokens: &[Token]) -> Result<(), EngineError> {
-        if bytes.len() != tokens.len() {
+        std::thread::sleep(Duration::from_millis(self.model.script.restore_ms));
+        let own: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
+        if bytes != own {
             return Err(EngineError::Failed("not a state of this script".into()));
         }
         self.held[seq as usize].extend_from_slice(tokens);

@@ -22,6 +22,8 @@ pub struct Lane<'a, 'v> {
 pub enum Ended {
     /// Every turn has finished.
     Finished,
+    /// A turn has read its prompt up to one of its marks.
+    Marked,
     /// The context is full; with a larger one the turns can go on where they stand.
     Full,
 }
@@ -68,11 +70,13 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             Err(error) => return Err(error),
         }
         let took = began.elapsed();
+        let mut marked = false;
         for lane in lanes.iter_mut() {
             let seq = lane.turn.seq();
             let own: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].seq == seq).collect();
             let wanting: Vec<usize> = own.iter().copied().filter(|row| rows[*row].want_logits).collect();
             let prefilling = lane.turn.emitted() == 0;
+            marked |= lane.turn.pass_mark(context.tokens(seq).len());
             if prefilling && !own.is_empty() {
                 lane.sink.reading(context.tokens(seq).len(), lane.turn.len());
             }
@@ -89,6 +93,9 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             if !prefilling && let Some(speculator) = &mut lane.speculator {
                 speculator.judged(judged, own.len(), took);
             }
+        }
+        if marked {
+            return Ok(Ended::Marked);
         }
     }
 }

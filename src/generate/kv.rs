@@ -1,14 +1,20 @@
 //! A model's context of one sequence: it grows with what is asked of it, and keeps what it has read.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::engine::{Context, ContextSettings, EngineError, Model, Seq, Token};
+use super::cached::{Cached, End, Restored, Saved, Stays};
+use crate::engine::{Context, ContextSettings, EngineError, Model, Save, Seq, Token};
 use crate::interrupt::Interrupt;
 
 /// The only sequence.
 pub(super) const SEQ: Seq = 0;
 /// Contexts come in steps of this many tokens.
 const STEP: usize = 256;
+
+/// The state of some positions.
+type Part = (Range<usize>, Vec<u8>);
 
 /// A model, its context, and the tokens that are in it.
 pub(super) struct Kv {
@@ -18,11 +24,36 @@ pub(super) struct Kv {
     interrupt: Interrupt,
     /// The largest context that could be had, once a larger one could not.
     memory_limit: Option<usize>,
+    /// What was read before, in other contexts.
+    cached: Option<Cached>,
+}
+
+/// What need not be read of a prompt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reused {
+    /// The tokens that the context holds now.
+    pub(super) tokens: usize,
+    /// The part of them that was loaded.
+    pub(super) restored: Restored,
 }
 
 impl Kv {
     pub(super) fn new(model: Arc<dyn Model>, threads: usize, interrupt: Interrupt) -> Self {
-        Self { model, context: None, threads, interrupt, memory_limit: None }
+        Self { model, context: None, threads, interrupt, memory_limit: None, cached: None }
+    }
+
+    /// Takes what was read before from `cached`, and gives it what is read.
+    pub(super) fn cache(&mut self, cached: Option<Cached>) {
+        self.cached = cached;
+    }
+
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// The last block of what was saved or loaded.
+    pub(super) fn end(&self) -> Option<&End> {
+        self.cached.as_ref().and_then(Cached::end)
     }
 
     pub(super) fn model(&self) -> &Arc<dyn Model> {
@@ -55,10 +86,7 @@ impl Kv {
         }
         let size = wanted.max(2 * now).next_multiple_of(STEP).min(most);
         let held = self.held().to_vec();
-        let state = match &mut self.context {
-            Some(context) if !held.is_empty() => Some(context.save(SEQ, 0..held.len())?),
-            _ => None,
-        };
+        let states = self.save_all()?;
         // Both at once might not fit: the old one goes first, and comes back if the larger one cannot be had.
         self.context = None;
         let mut context = match self.create(size) {
@@ -74,11 +102,29 @@ impl Kv {
                 old
             }
         };
-        if let Some(state) = state {
-            context.load(SEQ, &state, &held)?;
+        // Never the positions of one format behind those of another: what cannot be taken over is read again.
+        if self.model.state_format(now) == self.model.state_format(context.n_ctx()) {
+            for (range, state) in states {
+                if context.load(SEQ, &state, &held[range]).is_err() {
+                    break;
+                }
+            }
         }
         self.context = Some(context);
         Ok(())
+    }
+
+    /// What the context holds, in as many states as that takes.
+    fn save_all(&mut self) -> Result<Vec<Part>, EngineError> {
+        let Some(context) = &mut self.context else { return Ok(Vec::new()) };
+        let held = context.tokens(SEQ).len();
+        let most = match context.capabilities().save {
+            Save::Whole => held,
+            Save::Ranges { most } => most.min(held),
+        };
+        let starts = (0..held).step_by(most.max(1));
+        let range = |start: usize| start..(start + most).min(held);
+        starts.map(|start| Ok((range(start), context.save(SEQ, range(start))?))).collect()
     }
 
     fn create(&self, n_ctx: usize) -> Result<Box<dyn Context>, EngineError> {
@@ -92,17 +138,47 @@ impl Kv {
         self.held().iter().zip(&tokens[..end]).take_while(|(a, b)| a == b).count()
     }
 
-    /// Cuts the KV back to what it shares with `tokens`, by tokens that were really decoded; answers how many.
-    pub(super) fn reuse(&mut self, tokens: &[Token]) -> Result<usize, EngineError> {
+    /// Cuts the KV back to what it shares with `tokens`, by tokens that were really decoded, and loads what the prefix cache
+    /// has beyond that.
+    pub(super) fn reuse(&mut self, tokens: &[Token]) -> Result<Reused, EngineError> {
         let shared = self.shared(tokens);
         let Some(context) = &mut self.context else {
-            return Ok(0);
+            return Ok(Reused::default());
         };
         match context.trim(SEQ, shared) {
-            Ok(()) => Ok(shared),
             // A state that cannot be cut back is read again from the start.
-            Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0).map(|()| 0),
-            Err(error) => Err(error),
+            Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0)?,
+            trimmed => trimmed?,
+        }
+        let restored = match &mut self.cached {
+            Some(cached) => {
+                let end = tokens.len().saturating_sub(1);
+                cached.restore(self.model.as_ref(), context.as_mut(), &tokens[..end])?
+            }
+            None => Restored::default(),
+        };
+        Ok(Reused { tokens: context.tokens(SEQ).len(), restored })
+    }
+
+    /// How many of `tokens` the prefix cache has, for a context of at least `n_ctx` tokens.
+    pub(super) fn known(&mut self, n_ctx: usize, tokens: &[Token]) -> usize {
+        let n_ctx = n_ctx.max(self.n_ctx());
+        self.cached.as_mut().map_or(0, |cached| cached.known(self.model.as_ref(), n_ctx, tokens))
+    }
+
+    /// Saves what the prefix cache lacks of the first `upto` tokens.
+    pub(super) fn save(&mut self, upto: usize, stays: Stays) -> Result<Saved, EngineError> {
+        match (&mut self.cached, &mut self.context) {
+            (Some(cached), Some(context)) => cached.save(self.model.as_ref(), context.as_mut(), upto, stays),
+            _ => Ok(Saved::default()),
+        }
+    }
+
+    /// Takes a measurement of reading a prompt.
+    pub(super) fn saw_prefill(&mut self, tokens: usize, time: Duration) {
+        let n_ctx = self.n_ctx();
+        if let Some(cached) = &mut self.cached {
+            cached.saw_prefill(self.model.as_ref(), n_ctx, tokens, time);
         }
     }
 

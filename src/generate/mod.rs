@@ -2,6 +2,8 @@
 //!
 //! Nothing here prints, opens a file, or sees a command line. Text leaves through a [`Sink`].
 
+mod align;
+mod cached;
 mod detokenize;
 pub mod draft;
 mod driver;
@@ -14,9 +16,11 @@ mod stop;
 mod text;
 mod turn;
 
+pub use align::{align, vocabulary_digest};
+pub use cached::{Cached, Content, End, Restored, Saved, Stays};
 pub use driver::{Ended, Lane, drive};
 pub use prompt::Encoder;
-pub use session::{Limits, Session};
+pub use session::{Keep, Limits, Session};
 pub use speaker::{Fitted, Speaker, TemplateFrom};
 pub use stats::{Answer, Finish, Timings};
 pub use text::{Part, Reasoning, Sink, SinkClosed};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::align::align;
+use super::cached::{Cached, End, Saved, Stays};
 use super::draft::{MOST_ROWS, Speculator};
 use super::driver::{Ended, Lane, drive};
 use super::kv::{Kv, SEQ};
@@ -26,18 +28,55 @@ pub struct Limits {
     pub threads: usize,
 }
 
+/// A prompt with so many tokens that are read anew is saved before it is answered.
+const LONG: usize = 512;
+
+/// What of an answer is worth saving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The prompt: another question may begin the same way.
+    Prompt,
+    /// The answer too: the talk goes on.
+    All,
+}
+
 /// One conversation over one model.
 pub struct Session {
     kv: Kv,
     limits: Limits,
     speculator: Option<Speculator>,
     interrupt: Interrupt,
+    keep: Keep,
+    /// Prompt and answer of the last turn, as they were decoded.
+    decoded: Vec<Token>,
 }
 
 impl Session {
     pub fn new(model: Arc<dyn Model>, limits: Limits, interrupt: Interrupt) -> Self {
         let kv = Kv::new(model, limits.threads, interrupt.clone());
-        Self { kv, limits, speculator: None, interrupt }
+        Self { kv, limits, speculator: None, interrupt, keep: Keep::All, decoded: Vec::new() }
+    }
+
+    /// Takes what was read before from `cached`, and gives it what is read: of answers as much as `keep` says.
+    pub fn cache(&mut self, cached: Option<Cached>, keep: Keep) {
+        self.kv.cache(cached);
+        self.keep = keep;
+    }
+
+    /// Prompt and answer of the last turn, as they were decoded.
+    pub fn decoded(&self) -> &[Token] {
+        &self.decoded
+    }
+
+    /// Takes up a talk whose last turn was decoded like this.
+    pub fn take_up(&mut self, decoded: Vec<Token>) {
+        self.decoded = decoded;
+    }
+
+    /// The last blocks of what was saved or loaded, of the model and of its draft.
+    pub fn ends(&self) -> Vec<End> {
+        let draft = self.speculator.as_ref().and_then(Speculator::end);
+        self.kv.end().into_iter().chain(draft).cloned().collect()
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {
@@ -84,6 +123,7 @@ impl Session {
     /// [`Kind::TooLong`] when the prompt leaves no room for an answer; engine failures. Ctrl-C is an answer that
     /// ended early, not an error.
     pub fn answer(&mut self, prompt: Vec<Token>, mut settings: TurnSettings, sink: &mut dyn Sink) -> Result<Answer> {
+        let prompt = align(self.model().vocab(), &self.decoded, prompt);
         let (len, max) = (prompt.len(), self.max_context());
         if len == 0 {
             return Err(Error::usage("the prompt is empty").hint("type a question, or pipe one in"));
@@ -103,16 +143,32 @@ impl Session {
         settings.max_tokens = Some(budget);
         let first = (len + budget.min(FIRST_ROOM)).max(self.limits.first);
         self.kv.reserve(len + 1, first, max).map_err(failed)?;
-        let cached = self.kv.reuse(&prompt).map_err(failed)?;
+        let reused = self.kv.reuse(&prompt).map_err(failed)?;
         if let Some(speculator) = &mut self.speculator {
             speculator.begin(&settings.sampling, self.kv.n_ctx(), budget);
         }
         let model = Arc::clone(self.kv.model());
-        let turn = Turn::new(SEQ, model.vocab(), prompt, cached, settings);
+        let mut marks = std::mem::take(&mut settings.boundaries);
+        if len - reused.tokens >= LONG {
+            marks.push(len);
+        }
+        let mut turn = Turn::new(SEQ, model.vocab(), prompt, reused.tokens, settings);
+        if self.kv.is_cached() {
+            turn.stop_at(marks);
+        }
+        let mut saved = Saved::default();
         let mut lanes = [Lane { turn, sink, speculator: self.speculator.as_mut() }];
         loop {
             match drive(self.kv.context().map_err(failed)?, &mut lanes, &self.interrupt).map_err(failed)? {
                 Ended::Finished => break,
+                Ended::Marked => {
+                    let held = self.kv.held().len();
+                    // What cannot be saved is read again another time.
+                    if let Ok(more) = self.kv.save(held, Stays::AsLongAsItCan) {
+                        saved.tokens += more.tokens;
+                        saved.time += more.time;
+                    }
+                }
                 Ended::Full => {
                     let before = self.kv.n_ctx();
                     self.kv.reserve(before, 2 * before, max).map_err(failed)?;
@@ -125,9 +181,26 @@ impl Session {
             }
         }
         let [lane] = lanes;
+        self.decoded = lane.turn.tokens().to_vec();
         let mut answer = lane.turn.into_answer();
+        answer.restored = reused.restored;
+        answer.saved = saved;
         answer.speculation = lane.speculator.map(|speculator| speculator.speculation());
         Ok(answer)
+    }
+
+    /// Saves what was read for `answer` and not saved yet. Meant for when it has been shown.
+    pub fn save(&mut self, answer: &Answer) -> Saved {
+        let upto = match self.keep {
+            Keep::Prompt => answer.prompt_tokens.min(self.kv.held().len()),
+            Keep::All => self.kv.held().len(),
+        };
+        let saved = self.kv.save(upto, Stays::UntilLonger).unwrap_or_default();
+        self.kv.saw_prefill(answer.timings.prefilled, answer.timings.prefill);
+        if let Some(speculator) = &mut self.speculator {
+            speculator.save(upto);
+        }
+        saved
     }
 
     /// Measures what evaluations of several rows cost, for the policy of drafts, where that is not known yet; stops after

@@ -8,7 +8,7 @@ use super::stats::Answer;
 use super::text::{Reasoning, Sink};
 use super::turn::TurnSettings;
 use crate::chat::{Conversation, Template, named};
-use crate::engine::{Model, Token, Vocab};
+use crate::engine::{Model, Save, Token, Vocab};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
@@ -102,6 +102,16 @@ impl Speaker {
         let opened = prompt.text.trim_end().ends_with("<think>");
         let tokens = Encoder::new(self.session.model().vocab(), Some(source)).encode(&prompt);
         Ok((tokens, if opened { Reasoning::Opened } else { Reasoning::Watch }))
+    }
+
+    /// Where `prompt` and the prompt of a conversation that begins the same way part, for models of which only whole states
+    /// can be saved.
+    pub fn boundaries(&self, prompt: &[Token], other: impl FnOnce() -> Conversation) -> Vec<usize> {
+        if self.session.model().save() != Save::Whole {
+            return Vec::new();
+        }
+        let other = self.prompt(&other()).map(|(tokens, _)| tokens).unwrap_or_default();
+        vec![prompt.iter().zip(&other).take_while(|(own, other)| own == other).count()]
     }
 
     /// The prompt of a talk, its oldest messages dropped where they leave no room for an answer: down to two thirds of the

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::cached::{Restored, Saved};
 use super::draft::Speculation;
 use crate::engine::Token;
 
@@ -58,6 +59,10 @@ pub struct Answer {
     /// Prompt tokens, the cached ones included.
     pub prompt_tokens: usize,
     pub cached_tokens: usize,
+    /// The part of them that came from the prefix cache.
+    pub restored: Restored,
+    /// What went into the prefix cache while the answer was made.
+    pub saved: Saved,
     /// When the first token came out.
     pub first_token: Option<Instant>,
     pub timings: Timings,

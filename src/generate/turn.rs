@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::cached::{Restored, Saved};
 use super::draft::{Judged, Proposed};
 use super::stats::{Answer, Finish, Timings};
 use super::text::{Reasoning, Sink, TextStream};
@@ -21,6 +22,8 @@ pub struct TurnSettings {
     /// The most tokens to emit.
     pub max_tokens: Option<usize>,
     pub reasoning: Reasoning,
+    /// Lengths of the prompt where others may part from it: models of which only whole states can be saved are saved there.
+    pub boundaries: Vec<usize>,
 }
 
 /// One answer in the making.
@@ -31,6 +34,8 @@ pub struct Turn<'v> {
     prompt_len: usize,
     cached: usize,
     max_tokens: usize,
+    /// Lengths of the prompt that are to be read up to exactly, the next one last.
+    marks: Vec<usize>,
     /// Proposed tokens behind the pending one, to be judged in the next round.
     draft: Vec<Token>,
     sampler: Sampler,
@@ -56,6 +61,7 @@ impl<'v> Turn<'v> {
             cached,
             max_tokens: settings.max_tokens.unwrap_or(usize::MAX),
             text: TextStream::new(settings.reasoning, &settings.stops, trims_first_space),
+            marks: Vec::new(),
             draft: Vec::new(),
             sampler: Sampler::new(settings.sampling),
             piece: Vec::new(),
@@ -112,6 +118,22 @@ impl<'v> Turn<'v> {
         !self.finished() && self.emitted() > 0 && held + 1 == self.tokens.len()
     }
 
+    /// Has the driver come back when exactly so many tokens of the prompt are read, for each of `marks`.
+    pub fn stop_at(&mut self, mut marks: Vec<usize>) {
+        marks.retain(|mark| (self.cached + 1..=self.prompt_len).contains(mark));
+        marks.sort_unstable_by_key(|mark| std::cmp::Reverse(*mark));
+        marks.dedup();
+        self.marks = marks;
+    }
+
+    /// Whether a sequence that holds `held` tokens is at a mark; each counts once.
+    pub fn pass_mark(&mut self, held: usize) -> bool {
+        let here = self.marks.last() == Some(&held);
+        // One that lies behind was passed while something was read again.
+        self.marks.retain(|mark| *mark > held);
+        here
+    }
+
     /// Puts a draft behind the pending token, for the next round.
     pub fn propose(&mut self, draft: &[Proposed]) {
         self.draft.clear();
@@ -123,6 +145,7 @@ impl<'v> Turn<'v> {
         if self.finished() {
             return;
         }
+        let limit = self.marks.last().map_or(limit, |mark| limit.min(mark.saturating_sub(held).max(1)));
         let wanted = self.tokens[held..].iter().chain(&self.draft).zip(held..);
         rows.extend(wanted.take(limit).map(|(token, pos)| Row {
             seq: self.seq,
@@ -200,6 +223,8 @@ impl<'v> Turn<'v> {
             tokens: self.tokens[self.prompt_len..].to_vec(),
             prompt_tokens: self.prompt_len,
             cached_tokens: self.cached,
+            restored: Restored::default(),
+            saved: Saved::default(),
             first_token: self.prefill.map(|prefill| self.began + prefill),
             speculation: None,
             timings: Timings {

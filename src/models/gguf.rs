@@ -166,6 +166,11 @@ impl Header {
         self.text("general.architecture")
     }
 
+    /// The context that the model was trained for, in tokens.
+    pub fn context(&self) -> Option<usize> {
+        usize::try_from(self.own("context_length")?).ok()
+    }
+
     pub fn chat_template(&self) -> Option<&str> {
         self.text("tokenizer.chat_template")
     }

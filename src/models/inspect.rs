@@ -1,6 +1,6 @@
 //! What is known of a model's files before the engine sees them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::gguf::Header;
 use crate::error::{Error, Result};
@@ -45,18 +45,22 @@ pub(super) fn usable(file: &Path) -> Result<Option<Header>> {
     Ok(Some(header))
 }
 
-/// The bytes of a model of so many files, of which the first is named; those that are not there count nothing.
-pub(super) fn bytes(first: &Path, splits: u64) -> u64 {
-    let len = |file: &Path| file.metadata().map_or(0, |meta| meta.len());
+/// The files of a model of so many, of which the first is named.
+pub(super) fn parts(first: &Path, splits: u64) -> Vec<PathBuf> {
     let name = first.file_name().unwrap_or_default().to_string_lossy();
     // NAME-00001-of-00003.gguf and so on, beside each other: so llama.cpp looks for them.
     match name.rsplit_once("-00001-of-") {
         Some((stem, rest)) if splits > 1 => {
             let part = |number| first.with_file_name(format!("{stem}-{number:05}-of-{rest}"));
-            (1..=splits.min(99_999)).map(|number| len(&part(number))).sum()
+            (1..=splits.min(99_999)).map(part).collect()
         }
-        _ => len(first),
+        _ => vec![first.to_owned()],
     }
+}
+
+/// Their bytes; those that are not there count nothing.
+pub(super) fn bytes(first: &Path, splits: u64) -> u64 {
+    parts(first, splits).iter().map(|file| file.metadata().map_or(0, |meta| meta.len())).sum()
 }
 
 /// Encoders, vision projectors and speech parts are GGUF files too, and the engine would end the process on some.

@@ -3,6 +3,7 @@
 pub mod fetch;
 mod gguf;
 mod hub;
+mod identity;
 mod inspect;
 mod memory;
 mod mismatch;
@@ -14,6 +15,7 @@ mod texts;
 mod vocabulary;
 
 pub use gguf::{Header, HeaderError};
+pub use identity::Identity;
 pub use memory::{Needs, Shortage, available, room_for_draft};
 pub use mismatch::Mismatch;
 pub use pair::DraftWish;

@@ -151,6 +151,11 @@ impl Resolver<'_> {
 }
 
 impl Resolved {
+    /// All its files.
+    pub fn files(&self) -> Vec<PathBuf> {
+        inspect::parts(&self.file, self.header.as_ref().map_or(1, Header::splits))
+    }
+
     fn of_path(path: &Path) -> Result<Self> {
         let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Self::new(name, None, path.to_owned(), None)

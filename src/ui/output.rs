@@ -137,6 +137,14 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// The same for text that somebody else wrote: a terminal gets no control sequences.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_clean(terminal: &Terminal, text: &str) -> Result<()> {
+    if terminal.stdout { print(&Cleaner::default().clean(text)) } else { print(text) }
+}
+
 /// JSON in which no control character is left as it is: serde leaves DEL and the C1 controls, which terminals obey.
 pub fn json_line(value: &serde_json::Value) -> String {
     let text = value.to_string();

@@ -14,6 +14,12 @@ pub enum Slash<'a> {
     Show,
     Stats,
     Model(Option<&'a str>),
+    /// Name the chat, or say how it is named.
+    Save(Option<&'a str>),
+    /// Go on with another chat, or list them.
+    Load(Option<&'a str>),
+    /// Write the talk to a file.
+    Export(Option<&'a str>),
     /// Show who drafts, or choose.
     Draft(Option<&'a str>),
     Quit,
@@ -21,7 +27,7 @@ pub enum Slash<'a> {
 }
 
 /// Name, arguments, what it does.
-pub const COMMANDS: [(&str, &str, &str); 11] = [
+pub const COMMANDS: [(&str, &str, &str); 14] = [
     ("/help", "", "this list"),
     ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
     ("/clear", "", "forget the talk, keep the system prompt"),
@@ -36,6 +42,9 @@ pub const COMMANDS: [(&str, &str, &str); 11] = [
     ("/stats", "", "what the last answer cost"),
     ("/model", "[NAME]", "show the model, or go on with another one"),
     ("/draft", "[auto|off|MODEL]", "show or choose the draft model"),
+    ("/save", "[NAME]", "name this chat (it is kept as it goes)"),
+    ("/load", "[NAME]", "go on with another chat, or list them"),
+    ("/export", "[FILE]", "write the talk to a file: .md, or .json"),
     ("/quit", "", "leave (Ctrl-D does too)"),
 ];
 
@@ -66,6 +75,9 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
         "stats" => Slash::Stats,
         "model" => Slash::Model(argument),
         "draft" => Slash::Draft(argument),
+        "save" => Slash::Save(argument),
+        "load" => Slash::Load(argument),
+        "export" => Slash::Export(argument),
         "quit" | "exit" | "bye" => Slash::Quit,
         _ => Slash::Unknown(name),
     })

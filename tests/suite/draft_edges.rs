@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use qchat::engine::{Capabilities, Context, ContextSettings, EngineError, Model, Row, Seq, Token, Vocab};
+use qchat::engine::{
+    Capabilities, Context, ContextSettings, EngineError, Model, Row, Save, Seq, StateFormat, Token, Vocab,
+};
 use qchat::generate::draft::{DraftLoader, Drafter, ModelDrafter, Ngram, Source, Speculator};
 use qchat::generate::{
     Answer, Ended, Finish, Lane, Limits, Part, Session, Sink, SinkClosed, Turn, TurnSettings, drive,
@@ -76,6 +78,14 @@ impl Model for Watched {
 
     fn trained_context(&self) -> usize {
         self.model.trained_context()
+    }
+
+    fn save(&self) -> Save {
+        self.model.save()
+    }
+
+    fn state_format(&self, n_ctx: usize) -> StateFormat {
+        self.model.state_format(n_ctx)
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {

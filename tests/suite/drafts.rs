@@ -169,7 +169,13 @@ pub fn always(drafter: Box<dyn Drafter>, length: usize) -> Speculator {
 }
 
 pub fn turn(sampling: Sampling, max_tokens: usize) -> TurnSettings {
-    TurnSettings { sampling, stops: Vec::new(), max_tokens: Some(max_tokens), reasoning: Reasoning::Off }
+    TurnSettings {
+        sampling,
+        stops: Vec::new(),
+        max_tokens: Some(max_tokens),
+        reasoning: Reasoning::Off,
+        boundaries: Vec::new(),
+    }
 }
 
 fn any_sampling(dice: &mut Dice) -> Sampling {

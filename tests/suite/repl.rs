@@ -35,7 +35,8 @@ fn two_messages_and_the_end() {
 #[test]
 fn commands_say_what_they_did() {
     let sandbox = Sandbox::new();
-    let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One.", "Two."]), &["--temp", "0.5", "--seed", "7"]);
+    let mut pty =
+        Pty::talk(&sandbox, &sandbox.script(&["One.", "Two."]), &["--temp", "0.5", "--seed", "7", "--chat", "talk"]);
     let mut answers = |command: &str, rows: &[&str]| {
         pty.line(command);
         let typed = format!(">>> {command}");
@@ -91,6 +92,7 @@ fn commands_say_what_they_did() {
         "max_tokens      5",
         "stop            [\"wo\"]",
         "reasoning       hide",
+        "chat            talk",
         ">>>",
     ]);
     pty.line("more");
@@ -250,9 +252,16 @@ fn a_home_that_cannot_be_written_to_is_warned_of_once() {
     pty.at_prompt();
     pty.line("a");
     pty.ends_with(&["One.", ">>>"]);
-    pty.line("b");
-    pty.ends_with(&[">>> b", "Two.", ">>>"]);
-    assert_eq!(pty.rows().iter().filter(|row| row.contains("/dev/null/x")).count(), 1, "{:?}", pty.rows());
+    for message in ["b", "c", "d"] {
+        pty.line(message);
+        pty.wait_for(&format!(">>> {message}"));
+        pty.ends_with(&["Two.", ">>>"]);
+    }
+    let warned = |of: &str| pty.rows().iter().filter(|row| row.contains(of)).count();
+    assert_eq!(warned("the line history /dev/null/x"), 1, "{:?}", pty.rows());
+    assert_eq!(warned("this talk is kept no further"), 1, "{:?}", pty.rows());
+    // Once the model's files are known, which another thread finds out.
+    assert!(warned("the prefix cache") <= 1, "{:?}", pty.rows());
     pty.leave();
 }
 

@@ -2,11 +2,13 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::cache::Owner;
 use super::load::{Loaded, Loader};
 use crate::cli::DrafterKind;
 use crate::engine;
@@ -25,6 +27,8 @@ const _: () = assert!(crate::cli::MOST_DRAFTED == crate::generate::draft::MOST_D
 pub(super) struct Drafting {
     /// The draft model.
     pub(super) draft: Option<String>,
+    /// Whose states the draft's are, until somebody takes care of that.
+    pub(super) owner: Option<Arc<Owner>>,
     kept: Option<Kept>,
 }
 
@@ -71,7 +75,7 @@ impl Loader<'_> {
         preload: Preload,
     ) -> (Option<Speculator>, Drafting) {
         let settings = self.settings;
-        let mut drafting = Drafting { draft: draft.as_ref().map(|draft| draft.name.clone()), kept: None };
+        let mut drafting = Drafting { draft: draft.as_ref().map(|draft| draft.name.clone()), owner: None, kept: None };
         let mut drafters: Vec<Box<dyn Drafter>> = Vec::new();
         if *wish != DraftWish::Off && settings.drafters.contains(&DrafterKind::Ngram) {
             drafters.push(Box::new(Ngram::default()));
@@ -81,10 +85,13 @@ impl Loader<'_> {
         if let Some(draft) = draft {
             let expected = Duration::from_secs_f64(draft.bytes as f64 / LOAD_RATE);
             let (threads, interrupt) = (settings.threads, self.interrupt.clone());
-            drafters.push(Box::new(match preload {
+            let (cached, owner) = self.cached(&draft).unzip();
+            drafting.owner = owner;
+            let drafter = match preload {
                 Preload::Never => ModelDrafter::new(opens(self, draft, load.clone()), expected, threads, interrupt),
                 Preload::Now => ModelDrafter::loading(preloads(draft, load.clone()), threads, interrupt),
-            }));
+            };
+            drafters.push(Box::new(drafter.with_cache(cached)));
         }
         if drafters.is_empty() {
             return (None, drafting);

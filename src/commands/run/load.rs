@@ -1,16 +1,19 @@
 //! From a name to a model that can speak.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::cache::Caching;
 use super::draft::{Drafting, Preload};
 use crate::cli::DrafterKind;
 use crate::engine::llama::LoadSettings;
 use crate::engine::{self, EngineError};
 use crate::error::{Error, Result};
-use crate::generate::{Limits, Speaker, TemplateFrom};
+use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
 use crate::models::fetch::{Fetcher, Only};
 use crate::models::{self, DraftWish, Entry, Needs, Resolved, Resolver, Target};
+use crate::prefix::Store;
 use crate::settings::Settings;
 use crate::ui::output::Terminal;
 use crate::ui::progress::{Downloads, Waiting};
@@ -24,6 +27,8 @@ pub(super) struct Loader<'a> {
     pub(super) settings: &'a Settings,
     pub(super) terminal: Terminal,
     pub(super) interrupt: &'a Interrupt,
+    /// The prefix cache; none where it is off.
+    pub(super) store: Option<Arc<Store>>,
     /// When the process began.
     pub(super) began: Instant,
 }
@@ -36,6 +41,7 @@ pub(super) struct Loaded {
     pub(super) speaker: Speaker,
     pub(super) load_time: Duration,
     pub(super) drafting: Drafting,
+    pub(super) caching: Option<Caching>,
     /// The files, for another draft.
     pub(super) resolved: Resolved,
 }
@@ -73,6 +79,7 @@ impl Loader<'_> {
             !self.interrupt.is_set()
         };
         let free = free_memory();
+        let cached = self.cached(&resolved);
         // Vocabularies are compared while the target loads.
         let (model, draft) = std::thread::scope(|scope| {
             let draft = scope.spawn(|| self.draft_for(&resolved, wish, first_context, free));
@@ -99,13 +106,20 @@ impl Loader<'_> {
         if speaker.template_from() == Some(TemplateFrom::Fallback) {
             self.terminal.warn("the model brings no chat template; ChatML is used");
         }
-        let preload = if purpose == Purpose::Talk { Preload::Now } else { Preload::Never };
-        let (speculator, drafting) = self.speculator(&resolved, draft?, wish, &settings, preload);
-        speaker.session_mut().speculate(speculator);
+        let (preload, keep) = match purpose {
+            Purpose::Talk => (Preload::Now, Keep::All),
+            Purpose::Once => (Preload::Never, Keep::Prompt),
+        };
+        let (speculator, mut drafting) = self.speculator(&resolved, draft?, wish, &settings, preload);
+        let (cached, owner) = cached.unzip();
+        let session = speaker.session_mut();
+        session.speculate(speculator);
+        session.cache(cached, keep);
+        let caching = self.caching(owner.into_iter().chain(drafting.owner.take()).collect());
         let load_time = began.elapsed();
         self.terminal.detail(&format!("loaded {} in {:.0} ms", resolved.file.display(), load_time.as_secs_f64() * 1e3));
         let (name, entry, quant) = (resolved.name.clone(), resolved.entry.clone(), resolved.quant.clone());
-        Ok(Loaded { name, entry, quant, speaker, load_time, drafting, resolved })
+        Ok(Loaded { name, entry, quant, speaker, load_time, drafting, caching, resolved })
     }
 
     pub(super) fn load_settings(&self, purpose: Purpose) -> LoadSettings {

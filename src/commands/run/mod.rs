@@ -1,5 +1,6 @@
 //! `qchat run`: a talk in a terminal, or one answer.
 
+mod cache;
 mod draft;
 mod load;
 mod once;
@@ -7,6 +8,7 @@ mod report;
 mod talk;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cli::{OutputFormat, RunArgs};
@@ -15,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::models::{Registry, Resolver};
 use crate::paths::Paths;
-use crate::settings::Settings;
+use crate::prefix::Store;
+use crate::settings::{Settings, WhichChat};
 use crate::ui::input;
 use crate::ui::output::Terminal;
 
@@ -27,14 +30,25 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let settings = Settings::new(args, paths)?;
     let registry = Registry::load(&settings.paths.user_registry())?;
     let resolver = Resolver { registry: &registry, paths: &settings.paths };
-    let name = resolver.default_name(settings.model.as_deref());
-    // An unknown name is said before anybody waits for a pipe.
-    let target = resolver.target(&name)?;
-    let loader = load::Loader { resolver, settings: &settings, terminal, interrupt: &interrupt, began };
-
     let stdin_is_terminal = input::stdin_is_terminal();
     let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
-    if settings.prompt.is_none() && settings.files.is_empty() && settings.reads_stdin && stdin_is_terminal {
+    let talks = settings.prompt.is_none() && settings.files.is_empty() && settings.reads_stdin && stdin_is_terminal;
+    let opened = match (talks, &settings.chat) {
+        (true, _) => talk::open_chat(&settings, &terminal)?,
+        (false, WhichChat::New) => None,
+        (false, _) => {
+            return Err(Error::usage("--chat and --continue are for talks in a terminal").hint("leave the prompt out"));
+        }
+    };
+    let past_model = opened.as_ref().map(|opened| opened.past.model.as_str()).filter(|name| !name.is_empty());
+    let named = settings.model.as_deref().or(past_model).or(settings.config_model.as_deref());
+    let name = resolver.default_name(named);
+    // An unknown name is said before anybody waits for a pipe.
+    let target = resolver.target(&name)?;
+    let store = settings.cache.map(|bounds| Arc::new(Store::new(settings.paths.prefixes(), bounds)));
+    let loader = load::Loader { resolver, settings: &settings, terminal, interrupt: &interrupt, store, began };
+
+    if talks {
         if settings.raw {
             return Err(Error::usage("--raw continues a text").hint("give the text after the model, or pipe it in"));
         }
@@ -43,7 +57,7 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
                 Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in")
             );
         }
-        return talk::run(&loader, &target);
+        return talk::run(&loader, &target, opened);
     }
     let prompt = gather(&settings, &terminal, &interrupt, reads_stdin)?;
     once::run(&loader, &target, prompt)

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use super::cache::When;
 use super::load::{Loader, Purpose};
 use super::report;
 use crate::chat::{Conversation, Message, Role};
@@ -15,12 +16,21 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     let settings = loader.settings;
     let mut loaded = loader.load(target, 0, Purpose::Once, &settings.draft)?;
     let base_model = loaded.speaker.template_from().is_none();
-    let (tokens, reasoning) = if settings.raw || base_model {
-        (loaded.speaker.plain_prompt(&prompt), Reasoning::Off)
+    let (tokens, reasoning, boundaries) = if settings.raw || base_model {
+        (loaded.speaker.plain_prompt(&prompt), Reasoning::Off, Vec::new())
     } else {
-        let mut talk = Conversation::new(loaded.system(settings));
-        talk.push(Message::new(Role::User, prompt));
-        loaded.speaker.prompt(&talk)?
+        let talk = |said: String| {
+            let mut talk = Conversation::new(loaded.system(settings));
+            talk.push(Message::new(Role::User, said));
+            talk
+        };
+        // Another question about the same document, or another one without any.
+        let document =
+            settings.prompt.as_deref().and_then(|question| prompt.strip_suffix(question)).unwrap_or_default();
+        let other = talk(format!("{document}\u{1}"));
+        let (tokens, reasoning) = loaded.speaker.prompt(&talk(prompt))?;
+        let boundaries = loaded.speaker.boundaries(&tokens, || other);
+        (tokens, reasoning, boundaries)
     };
     let sampling = settings.sampling.for_model(loaded.entry.as_ref());
     loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), sampling.seed));
@@ -33,10 +43,14 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
         stops: settings.stops.clone(),
         max_tokens: settings.max_tokens,
         reasoning,
+        boundaries,
     };
     let answer = loaded.speaker.answer(tokens, turn, &mut sink);
     sink.finish()?;
     let answer = answer?;
+    if let Some(plan) = &answer.restored.plan {
+        loader.terminal.detail(&plan.to_string());
+    }
     if answer.finish == Finish::Length && answer.content.is_empty() && !answer.reasoning.is_empty() && !shows {
         loader
             .terminal
@@ -53,6 +67,9 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     if let Some(lost) = answer.speculation.as_ref().and_then(|own| own.lost.as_ref()) {
         loader.terminal.warn(&format!("the draft model failed, the answer went on without it: {lost}"));
     }
+    // A Ctrl-C that ended the answer was heard; another one ends the saving with the process.
+    loader.interrupt.take();
+    loader.save(&mut loaded, &answer, When::AtOnce);
     if answer.finish != Finish::Interrupted && answer.finish != Finish::ReaderGone {
         loaded.measure(&answer);
     }

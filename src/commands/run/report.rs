@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::load::Loaded;
-use crate::generate::Answer;
 use crate::generate::draft::{Calibration, DrafterStats, Source, Speculation};
+use crate::generate::{Answer, Restored};
 
 /// `began` is when the process began, or the key was pressed.
 pub(super) fn line(answer: &Answer, began: Instant) -> String {
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".into(), |rate| format!("{rate:.1}"));
     let timings = &answer.timings;
     let mut line = format!(
-        "prompt {} tokens ({} cached), first token after {:.0} ms, prefill {} t/s, decode {} t/s, {} tokens",
+        "prompt {} tokens ({} cached{}), first token after {:.0} ms, prefill {} t/s, decode {} t/s, {} tokens",
         answer.prompt_tokens,
         answer.cached_tokens,
+        loaded_words(&answer.restored),
         answer.first_token.map_or(0.0, |at| (at - began).as_secs_f64() * 1e3),
         rate(timings.prefill_rate()),
         rate(timings.decode_rate(answer.tokens.len())),
@@ -27,6 +28,17 @@ pub(super) fn line(answer: &Answer, began: Instant) -> String {
         line.push_str(&drafts(own));
     }
     line
+}
+
+/// What the prefix cache brought, and what that saved.
+fn loaded_words(restored: &Restored) -> String {
+    if restored.tokens == 0 {
+        return String::new();
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let read = restored.plan.and_then(|plan| plan.prefill);
+    let instead = read.map_or_else(String::new, |time| format!(" instead of about {:.0} ms of reading", ms(time)));
+    format!(", {} of them loaded in {:.0} ms{instead}", restored.tokens, ms(restored.time))
 }
 
 /// What drafts did, in words.
@@ -139,7 +151,7 @@ pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: 
         },
         "timings": {
             "load_ms": ms(loaded.load_time),
-            "restore_ms": 0,
+            "restore_ms": ms(answer.restored.time),
             "prefill_ms": ms(timings.prefill),
             "ttft_ms": answer.first_token.map(|at| ms(at - began)),
             "decode_ms": ms(timings.decode),

@@ -17,7 +17,9 @@ use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_sys_2 as sys;
 
-use crate::engine::{Capabilities, Context, ContextSettings, EngineError, Rollback, Row, Save, Seq, Token};
+use crate::engine::{
+    Capabilities, Context, ContextSettings, EngineError, Rollback, Row, Save, Seq, StateFormat, Token,
+};
 
 /// Rows of one evaluation. One micro-batch exactly, so that a stopped evaluation leaves nothing half done.
 const MAX_ROWS: usize = 512;
@@ -76,6 +78,46 @@ fn snapshots(weights: &Weights, sequences: u32) -> u32 {
     if kept && (weights.is_recurrent() || weights.is_hybrid()) { SNAPSHOTS } else { 0 }
 }
 
+/// What can be saved of a model's sequences. A sequence's state leaves out what a sliding window does not see from its end,
+/// so no range may be longer than the window.
+pub(super) fn save(weights: &Weights) -> Save {
+    if weights.is_recurrent() || weights.is_hybrid() {
+        return Save::Whole;
+    }
+    Save::Ranges { most: window(weights).unwrap_or(usize::MAX) }
+}
+
+/// The tokens of a sliding window.
+fn window(weights: &Weights) -> Option<usize> {
+    // SAFETY: the pointer is that of the model that `weights` owns.
+    let window = unsafe { sys::llama_model_n_swa(super::load::pointer(weights)) };
+    usize::try_from(window).ok().filter(|window| *window > 0)
+}
+
+/// What the states of a context of `n_ctx` tokens depend on, as [`LlamaContext::new`] sets it up.
+pub(super) fn state_format(weights: &Weights, n_ctx: usize) -> StateFormat {
+    let architecture = weights.meta_val_str("general.architecture").unwrap_or_default();
+    let original = format!("{architecture}.rope.scaling.original_context_length");
+    let original = weights.meta_val_str(&original).ok().and_then(|text| text.parse::<usize>().ok());
+    StateFormat {
+        engine: super::build().into(),
+        architecture,
+        layers: weights.n_layer(),
+        // llama.cpp's defaults, which are left as they are.
+        keys: "f16".into(),
+        values: "f16".into(),
+        flash_attention: true,
+        full_window: true,
+        // Long-RoPE models take other factors where the context is longer than the original one.
+        rope: match original {
+            Some(original) if n_ctx > original => format!("as trained, context above {original}"),
+            Some(original) => format!("as trained, context up to {original}"),
+            None => "as trained".into(),
+        },
+        adapters: Vec::new(),
+    }
+}
+
 impl LlamaContext {
     pub(super) fn new(weights: Arc<Weights>, settings: &ContextSettings) -> Result<Self, EngineError> {
         let threads = i32::try_from(settings.threads).unwrap_or(i32::MAX);
@@ -124,7 +166,15 @@ impl LlamaContext {
     }
 
     fn whole_states_only(&self) -> bool {
-        self.weights.is_recurrent() || self.weights.is_hybrid()
+        save(&self.weights) == Save::Whole
+    }
+
+    /// Whether a position that the token behind `from` would attend to is not there any more. llama.cpp promises no holes
+    /// between the first position that it has and the last.
+    fn window_has_holes(&self, seq: Seq, from: usize) -> bool {
+        let Some(window) = window(&self.weights) else { return false };
+        let first = self.raw.kv_cache_seq_pos_min(seq as i32).max(0) as usize;
+        first > 0 && first + window > from
     }
 
     /// The sequence that no caller sees.
@@ -189,7 +239,7 @@ impl Context for LlamaContext {
         let whole = self.whole_states_only();
         Capabilities {
             rollback: if whole { Rollback::AtMost(self.most_snapshots) } else { Rollback::Anywhere },
-            save: if whole { Save::Whole } else { Save::Ranges },
+            save: save(&self.weights),
             max_rows: MAX_ROWS,
             max_logits: MAX_LOGITS,
         }
@@ -253,7 +303,7 @@ impl Context for LlamaContext {
             return Ok(());
         }
         let far = self.whole_states_only() && held - from > self.snapshots[seq as usize];
-        if from > 0 && far || !self.remove(seq as i32, from) {
+        if from > 0 && (far || self.window_has_holes(seq, from)) || !self.remove(seq as i32, from) {
             return Err(EngineError::CannotTrim { from });
         }
         self.snapshots[seq as usize] = 0;

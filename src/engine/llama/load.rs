@@ -9,7 +9,7 @@ use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_sys_2 as sys;
 
 use super::vocab::LlamaVocab;
-use crate::engine::{Context, ContextSettings, EngineError, LoadProgress, Model, Vocab};
+use crate::engine::{Context, ContextSettings, EngineError, LoadProgress, Model, Save, StateFormat, Vocab};
 
 /// What a model is loaded with.
 #[derive(Clone, Debug)]
@@ -29,6 +29,12 @@ pub struct LlamaModel {
 // The binding's model is a transparent wrapper of the pointer that llama.cpp returns.
 const _: () = assert!(size_of::<Weights>() == size_of::<NonNull<sys::llama_model>>());
 const _: () = assert!(align_of::<Weights>() == align_of::<NonNull<sys::llama_model>>());
+
+/// The pointer inside the binding's model, for what it does not offer.
+pub(super) fn pointer(weights: &Weights) -> *const sys::llama_model {
+    // SAFETY: sizes checked above; reading a non-null pointer out of its transparent wrapper.
+    unsafe { *std::ptr::from_ref(weights).cast::<*const sys::llama_model>() }
+}
 
 impl LlamaModel {
     /// Loads a GGUF file (the first one of a split model).
@@ -87,6 +93,14 @@ impl Model for LlamaModel {
 
     fn trained_context(&self) -> usize {
         self.weights.n_ctx_train() as usize
+    }
+
+    fn save(&self) -> Save {
+        super::context::save(&self.weights)
+    }
+
+    fn state_format(&self, n_ctx: usize) -> StateFormat {
+        super::context::state_format(&self.weights, n_ctx)
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {

@@ -65,8 +65,11 @@ impl LlamaContext {
 
     fn check_range(&self, seq: Seq, range: &Range<usize>) -> Result<(), EngineError> {
         let held = self.held[seq as usize].len();
-        let whole = *range == (0..held);
-        if range.is_empty() || range.end > held || (self.saves_whole() && !whole) {
+        let allowed = match self.capabilities().save {
+            Save::Whole => *range == (0..held),
+            Save::Ranges { most } => range.len() <= most,
+        };
+        if range.is_empty() || range.end > held || !allowed {
             return Err(EngineError::Failed(format!("cannot save positions {range:?} of {held}")));
         }
         Ok(())

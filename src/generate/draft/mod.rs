@@ -21,6 +21,7 @@ pub use speculator::{Judged, Speculator};
 
 use std::time::Duration;
 
+use super::cached::End;
 use crate::engine::{EngineError, Token};
 use crate::sample::Sampling;
 
@@ -100,6 +101,12 @@ pub trait Drafter {
         _steps: &mut Vec<Step>,
     ) -> Result<(), EngineError> {
         Ok(())
+    }
+    /// Puts what it has read of the first `upto` tokens into the prefix cache.
+    fn save(&mut self, _upto: usize) {}
+    /// The last block of that.
+    fn end(&self) -> Option<&End> {
+        None
     }
 }
 

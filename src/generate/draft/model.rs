@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::super::cached::{Cached, End, Stays};
 use super::super::kv::{Kv, SEQ};
 use super::{At, Class, Drafter, Offer, Proposed, Source, Step};
 use crate::engine::{Context, EngineError, Model, Rollback, Row, Token};
@@ -28,7 +29,7 @@ enum State {
     Waiting(DraftLoader, Duration),
     /// Being loaded elsewhere: there is no draft until that is done.
     Loading(Loading),
-    Ready(Kv),
+    Ready(Box<Kv>),
     Gone(EngineError),
 }
 
@@ -37,6 +38,10 @@ pub struct ModelDrafter {
     state: State,
     threads: usize,
     interrupt: Interrupt,
+    /// Until there is a context to give it to.
+    cached: Option<Cached>,
+    /// How many tokens of this turn's prompt the prefix cache has, once that was looked up.
+    known: Option<usize>,
     sampler: Sampler,
     /// The size that the context grows to when it has to: the target's.
     n_ctx: usize,
@@ -61,7 +66,21 @@ impl ModelDrafter {
 
     fn with(state: State, threads: usize, interrupt: Interrupt) -> Self {
         let sampler = Sampler::new(Sampling::greedy());
-        Self { state, threads, interrupt, sampler, n_ctx: 0, chain: (Vec::new(), Vec::new()) }
+        let chain = (Vec::new(), Vec::new());
+        Self { state, threads, interrupt, cached: None, known: None, sampler, n_ctx: 0, chain }
+    }
+
+    /// Takes what was read before from `cached`, and gives it what is read.
+    #[must_use]
+    pub fn with_cache(mut self, cached: Option<Cached>) -> Self {
+        self.cached = cached;
+        self
+    }
+
+    fn ready(&mut self, model: Arc<dyn Model>) -> State {
+        let mut kv = Kv::new(model, self.threads, self.interrupt.clone());
+        kv.cache(self.cached.take());
+        State::Ready(Box::new(kv))
     }
 
     /// The class of a token that the draft gave this probability.
@@ -76,7 +95,7 @@ impl ModelDrafter {
     pub fn load(&mut self) -> Result<(), EngineError> {
         let State::Waiting(loader, _) = &self.state else { return Ok(()) };
         match loader() {
-            Ok(model) => self.state = State::Ready(Kv::new(model, self.threads, self.interrupt.clone())),
+            Ok(model) => self.state = self.ready(model),
             // Stopped, not broken: another answer may want it.
             Err(EngineError::Aborted) => return Err(EngineError::Aborted),
             Err(error) => {
@@ -95,7 +114,7 @@ impl ModelDrafter {
         let panicked = EngineError::Failed("loading it ended in a panic".into());
         let State::Loading(thread) = std::mem::replace(&mut self.state, State::Gone(panicked)) else { return };
         match thread.join() {
-            Ok(Ok(model)) => self.state = State::Ready(Kv::new(model, self.threads, self.interrupt.clone())),
+            Ok(Ok(model)) => self.state = self.ready(model),
             Ok(Err(error)) => self.state = State::Gone(error),
             Err(_) => {}
         }
@@ -122,9 +141,14 @@ impl ModelDrafter {
         }
     }
 
-    /// How many tokens `tokens` has behind what the KV shares with it; the last one always counts.
-    fn unread(&self, tokens: &[Token]) -> usize {
-        tokens.len() - if let State::Ready(kv) = &self.state { kv.shared(tokens) } else { 0 }
+    /// How many tokens there are behind what the KV shares with them or the prefix cache has; the last one always counts.
+    fn unread(&mut self, at: &At) -> usize {
+        let n_ctx = self.n_ctx;
+        let State::Ready(kv) = &mut self.state else { return at.tokens.len() };
+        let shared = kv.shared(at.tokens);
+        let prompt = &at.tokens[..at.prompt_len];
+        let known = *self.known.get_or_insert_with(|| if shared < prompt.len() { kv.known(n_ctx, prompt) } else { 0 });
+        at.tokens.len() - shared.max(known)
     }
 
     /// Evaluates tokens behind what is held; answers which row of the last evaluation has the logits of the last token.
@@ -160,6 +184,7 @@ impl Drafter for ModelDrafter {
     fn begin(&mut self, sampling: &Sampling, n_ctx: usize) {
         self.sampler = Sampler::new(sampling.clone());
         self.n_ctx = n_ctx;
+        self.known = None;
     }
 
     fn offer(&mut self, at: &At, most: usize) -> Option<Offer> {
@@ -171,7 +196,7 @@ impl Drafter for ModelDrafter {
             // What is gone says why when it is asked to draft.
             State::Ready(_) | State::Gone(_) => Duration::ZERO,
         };
-        Some(Offer::Steps { most, unread: self.unread(at.tokens), load })
+        Some(Offer::Steps { most, unread: self.unread(at), load })
     }
 
     fn draft(
@@ -206,8 +231,9 @@ impl Drafter for ModelDrafter {
                 return Ok(());
             }
         }
-        let mut held = kv.reuse(&text)?;
-        if !was_ready {
+        let reused = kv.reuse(&text)?;
+        let mut held = reused.tokens;
+        if !was_ready || reused.restored.tokens > 0 {
             steps.push(Step { rows: 0, time: began.elapsed() });
         }
         let State::Ready(kv) = &mut self.state else { return Ok(()) };
@@ -232,5 +258,19 @@ impl Drafter for ModelDrafter {
         }
         self.chain = (at.tokens.to_vec(), into.clone());
         Ok(())
+    }
+
+    fn save(&mut self, upto: usize) {
+        if let State::Ready(kv) = &mut self.state {
+            // What cannot be saved is read again another time.
+            let _ = kv.save(upto, Stays::UntilLonger);
+        }
+    }
+
+    fn end(&self) -> Option<&End> {
+        match &self.state {
+            State::Ready(kv) => kv.end(),
+            _ => None,
+        }
     }
 }

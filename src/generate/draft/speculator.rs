@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::cached::End;
 use super::{At, Costs, Drafter, DrafterStats, MOST_DRAFTED, Policy, Proposed, Round, Speculation, Step};
 use crate::engine::EngineError;
 use crate::sample::Sampling;
@@ -51,6 +52,16 @@ impl Speculator {
             drafter.begin(sampling, n_ctx);
             self.stats.by_drafter.push((drafter.source(), DrafterStats::default()));
         }
+    }
+
+    /// Saves what drafters have read of the first `upto` tokens.
+    pub fn save(&mut self, upto: usize) {
+        self.drafters.iter_mut().flatten().for_each(|drafter| drafter.save(upto));
+    }
+
+    /// The last block of what a drafter saved.
+    pub fn end(&self) -> Option<&End> {
+        self.drafters.iter().flatten().find_map(|drafter| drafter.end())
     }
 
     /// A round in which there is nothing to draft for.

@@ -3,7 +3,7 @@
 use super::super::load::Purpose;
 use super::super::report;
 use super::{FIRST_CONTEXT, Talk, refuse_base_model};
-use crate::chat::Role;
+use crate::chat::{Event, Role};
 use crate::cli::{self, Visibility};
 use crate::error::{Error, Result};
 use crate::models::DraftWish;
@@ -26,6 +26,7 @@ impl Talk<'_> {
                 let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 let text = quoted.unwrap_or(text);
                 self.conversation.system = (!text.is_empty()).then(|| text.to_owned());
+                self.happened(Event::System { text: self.conversation.system.clone() });
                 self.say(if text.is_empty() {
                     "there is no system prompt from the next message on"
                 } else {
@@ -34,6 +35,7 @@ impl Talk<'_> {
             }
             Slash::Clear => {
                 self.conversation.clear();
+                self.happened(Event::Clear);
                 self.say("the talk is forgotten");
             }
             Slash::Retry => {
@@ -42,15 +44,20 @@ impl Talk<'_> {
                     return Err(Error::usage("there is nothing to retry"));
                 }
                 self.sampling.seed = self.sampling.seed.wrapping_add(1);
+                self.may_happen(Event::Retract);
                 let answered = self.answer();
                 if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
                     // An answer that did not come does not replace the one that there was.
                     self.conversation = before;
+                    self.did_not_happen();
                 }
                 return answered;
             }
             Slash::Undo => match self.conversation.undo() {
-                Some(message) => self.reply(&format!("taken back: {message}")),
+                Some(message) => {
+                    self.happened(Event::Undo);
+                    self.reply(&format!("taken back: {message}"));
+                }
                 None => self.reply("there is nothing to undo"),
             },
             Slash::Set(None) | Slash::Show => self.show(),
@@ -66,6 +73,9 @@ impl Talk<'_> {
             },
             Slash::Draft(None) => self.reply(&self.drafters()),
             Slash::Draft(Some(word)) => self.draft(DraftWish::from_word(word))?,
+            Slash::Save(name) => self.save_as(*name)?,
+            Slash::Load(name) => self.load_chat(*name)?,
+            Slash::Export(file) => self.export(*file)?,
             Slash::Model(None) => self.reply(&self.title()),
             Slash::Model(Some(name)) => self.switch(name)?,
             Slash::Unknown(name) => {
@@ -88,6 +98,7 @@ impl Talk<'_> {
         let limit = self.loaded.speaker.session().limit();
         self.loaded = loaded;
         (self.blocked, self.told_spared) = (None, false);
+        self.other_model();
         if let Some(tokens) = limit {
             self.loaded.speaker.limit_context(tokens);
         }
@@ -120,10 +131,18 @@ impl Talk<'_> {
             "stop            {}",
             if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }
         ));
-        self.reply(&format!("reasoning       {}", if self.reasoning == Visibility::Show { "show" } else { "hide" }));
+        self.reply(&format!("reasoning       {}", self.reasoning_word()));
+        self.reply(&format!("chat            {}", self.chat_name()));
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        self.apply(name, value)?;
+        self.happened(Event::Set { name: name.to_owned(), value: value.to_owned() });
+        Ok(())
+    }
+
+    /// Changes a setting.
+    pub(super) fn apply(&mut self, name: &str, value: &str) -> Result<()> {
         let bad = |what: String| Error::usage(format!("{}: {what}", format!("/set {name} {value}").trim_end()));
         let number = |low, high| cli::in_range(value, low, high).map_err(bad);
         let whole = || value.parse::<u64>().map_err(|_| bad("a whole number is needed".into()));

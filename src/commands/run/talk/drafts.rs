@@ -36,8 +36,11 @@ impl Talk<'_> {
         let free = free_memory().map(|free| free + own);
         let draft = self.loader.draft_for(&self.loaded.resolved, &wish, first, free)?;
         let load = self.loader.load_settings(Purpose::Talk);
-        let (own, drafting) = self.loader.speculator(&self.loaded.resolved, draft, &wish, &load, Preload::Now);
+        let (own, mut drafting) = self.loader.speculator(&self.loaded.resolved, draft, &wish, &load, Preload::Now);
         self.loaded.speaker.session_mut().speculate(own);
+        if let (Some(caching), Some(owner)) = (&mut self.loaded.caching, drafting.owner.take()) {
+            caching.owned_by(owner);
+        }
         self.loaded.drafting = drafting;
         self.wish = wish;
         self.told_spared = false;

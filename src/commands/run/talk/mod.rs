@@ -1,14 +1,20 @@
 //! A talk: messages from the line editor, answers to stdout, the conversation kept true whatever is interrupted.
 
+mod chat;
 mod commands;
 mod drafts;
+
+pub(super) use chat::open as open_chat;
+
+use chat::Kept;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use super::cache::When;
 use super::load::{Loaded, Loader, Purpose};
 use super::report;
-use crate::chat::{Conversation, Message, Role};
+use crate::chat::{Conversation, Event, Message, Opened, Role};
 use crate::cli::{OutputFormat, Visibility};
 use crate::error::{Error, Kind, Result};
 use crate::generate::{Answer, Finish, Fitted, TurnSettings};
@@ -21,13 +27,14 @@ use crate::ui::slash::{self, Slash};
 /// A talk's context starts this large, and grows.
 const FIRST_CONTEXT: usize = 4096;
 
-pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
+pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> Result<ExitCode> {
     let settings = loader.settings;
     let loaded = loader.load(target, FIRST_CONTEXT, Purpose::Talk, &settings.draft)?;
     refuse_base_model(&loaded)?;
     let names = loader.resolver.registry.entries().iter().map(|entry| entry.name.clone()).collect();
     let history = (!settings.private).then(|| settings.paths.history());
     let mut lines = Lines::new(loader.terminal, history, names)?;
+    let (chat, past) = opened.map(|opened| (opened.chat, opened.past)).unzip();
     let mut talk = Talk {
         conversation: Conversation::new(loaded.system(settings)),
         loader,
@@ -45,33 +52,15 @@ pub(super) fn run(loader: &Loader, target: &Target) -> Result<ExitCode> {
         blocked: None,
         told_spared: false,
         last: None,
+        kept: Kept::new(chat),
     };
     talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
-    loop {
-        let input = lines.read()?;
-        // A Ctrl-C that came before what is to be done now is not meant for it.
-        loader.interrupt.take();
-        match input {
-            Input::End => return Ok(ExitCode::SUCCESS),
-            Input::Cancelled => talk.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer"),
-            Input::Message(message) if message.trim().is_empty() => {}
-            Input::Message(message) => {
-                let done = match slash::parse(&message) {
-                    Some(Slash::Quit) => return Ok(ExitCode::SUCCESS),
-                    Some(command) => talk.command(&command),
-                    None => talk.ask(message),
-                };
-                match done {
-                    Ok(()) => {}
-                    // What cannot be answered is said, and the talk goes on.
-                    Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
-                    Err(_) => talk.stopped(true),
-                }
-                // It was heard. Left set, the next signal would end the process.
-                loader.interrupt.take();
-            }
-        }
+    if let Some(past) = past {
+        talk.take_up(past);
     }
+    let left = talk.until_left(&mut lines);
+    talk.leave();
+    left.map(|()| ExitCode::SUCCESS)
 }
 
 fn refuse_base_model(loaded: &Loaded) -> Result<()> {
@@ -97,6 +86,7 @@ struct Talk<'a> {
     told_spared: bool,
     /// The last answer, and when it was asked for.
     last: Option<(Answer, Instant)>,
+    kept: Kept,
 }
 
 impl Talk<'_> {
@@ -128,12 +118,54 @@ impl Talk<'_> {
         }
     }
 
+    fn until_left(&mut self, lines: &mut Lines) -> Result<()> {
+        loop {
+            let input = lines.read()?;
+            // A Ctrl-C that came before what is to be done now is not meant for it.
+            self.loader.interrupt.take();
+            let Some(done) = (match input {
+                Input::End => None,
+                Input::Cancelled => {
+                    self.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer");
+                    Some(Ok(()))
+                }
+                Input::Message(message) if message.trim().is_empty() => Some(Ok(())),
+                Input::Message(message) => match slash::parse(&message) {
+                    Some(Slash::Quit) => None,
+                    Some(command) => Some(self.command(&command)),
+                    None => Some(self.ask(message)),
+                },
+            }) else {
+                return Ok(());
+            };
+            match done {
+                Ok(()) => {}
+                // What cannot be answered is said, and the talk goes on.
+                Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
+                Err(_) => self.stopped(true),
+            }
+            // It was heard. Left set, the next signal would end the process.
+            self.loader.interrupt.take();
+        }
+    }
+
+    /// Saves what is not saved yet.
+    fn leave(&mut self) {
+        if let Some((answer, _)) = &self.last {
+            self.loader.save(&mut self.loaded, answer, When::AtOnce);
+            self.saved();
+        }
+    }
+
     fn ask(&mut self, message: String) -> Result<()> {
-        self.conversation.push(Message::new(Role::User, message));
+        let message = Message::new(Role::User, message);
+        self.asked(&message);
+        self.conversation.push(message);
         let answered = self.answer();
         if answered.as_ref().is_err_and(|error| error.kind() == Kind::TooLong) {
             // A message that can never be answered would stand in the way of every later one.
             self.conversation.undo();
+            self.happened(Event::Undo);
         }
         answered
     }
@@ -145,18 +177,32 @@ impl Talk<'_> {
         if dropped > 0 {
             let max = self.loaded.speaker.session().max_context();
             self.reply(&format!("the context of {max} tokens is full: the {dropped} oldest messages were dropped"));
+            self.may_happen(Event::Drop { messages: dropped });
         }
+        let boundaries = match self.conversation.messages() {
+            [_] => self.loaded.speaker.boundaries(&prompt, || {
+                let mut other = Conversation::new(self.conversation.system.clone());
+                other.push(Message::new(Role::User, "\u{1}"));
+                other
+            }),
+            // The end of the last answer is saved already.
+            _ => Vec::new(),
+        };
         let turn = TurnSettings {
             sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
             stops: self.stops.clone(),
             max_tokens: self.max_tokens,
             reasoning,
+            boundaries,
         };
         let shows = self.reasoning == Visibility::Show;
         let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows);
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
         sink.finish()?;
         let answer = answer?;
+        if let Some(plan) = &answer.restored.plan {
+            self.terminal().detail(&plan.to_string());
+        }
         match answer.finish {
             Finish::Interrupted => {
                 let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
@@ -176,8 +222,12 @@ impl Talk<'_> {
         self.tell_drafts(&answer);
         if !answer.content.trim().is_empty() {
             let reasoning = (!answer.reasoning.is_empty()).then(|| answer.reasoning.clone());
-            self.conversation.push(Message { role: Role::Assistant, content: answer.content.clone(), reasoning });
+            let message = Message { role: Role::Assistant, content: answer.content.clone(), reasoning };
+            self.answered(&message);
+            self.conversation.push(message);
         }
+        self.loader.save(&mut self.loaded, &answer, When::Later);
+        self.saved();
         if answer.finish != Finish::Interrupted {
             self.loaded.measure(&answer);
         }

@@ -1,0 +1,109 @@
+//! The prefix cache of a run: whose files these are, when something is saved, what is said of it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::load::{Loaded, Loader};
+use crate::generate::{Answer, Cached, Content};
+use crate::interrupt::Interrupt;
+use crate::models::{Identity, Resolved};
+use crate::paths::Paths;
+use crate::prefix::Store;
+
+/// Whose states are saved: a model's files and their digest, once it is known.
+pub(super) struct Owner {
+    files: Option<Identity>,
+    pub(super) content: Content,
+}
+
+impl Owner {
+    /// Of a model that is about to be loaded.
+    pub(super) fn of(model: &Resolved, paths: &Paths) -> Self {
+        let files = Identity::of(model);
+        let content = Content::default();
+        if let Some(known) = files.as_ref().and_then(|files| files.known(&paths.identities())) {
+            let _ = content.set(known);
+        }
+        Self { files, content }
+    }
+
+    /// Finds the digest out, which takes a second for a few gigabytes.
+    fn find_out(&self, paths: &Paths, interrupt: &Interrupt) {
+        if self.content.get().is_none()
+            && let Some(content) = self.files.as_ref().and_then(|files| files.find_out(&paths.identities(), interrupt))
+        {
+            let _ = self.content.set(content);
+        }
+    }
+}
+
+/// The prefix cache of one loaded pair of models.
+pub(super) struct Caching {
+    store: Arc<Store>,
+    owners: Vec<Arc<Owner>>,
+    /// Digests that are being found out.
+    finding: Option<JoinHandle<()>>,
+}
+
+impl Loader<'_> {
+    /// The prefix cache for a model.
+    pub(super) fn cached(&self, model: &Resolved) -> Option<(Cached, Arc<Owner>)> {
+        let store = Arc::clone(self.store.as_ref()?);
+        let owner = Arc::new(Owner::of(model, &self.settings.paths));
+        Some((Cached::new(store, model.name.clone(), Arc::clone(&owner.content)), owner))
+    }
+
+    pub(super) fn caching(&self, owners: Vec<Arc<Owner>>) -> Option<Caching> {
+        let store = Arc::clone(self.store.as_ref()?);
+        Some(Caching { store, owners, finding: None })
+    }
+
+    /// Saves what was read for an answer that has been shown, and says what the prefix cache had to say.
+    pub(super) fn save(&self, loaded: &mut Loaded, answer: &Answer, when: When) {
+        let Some(caching) = &mut loaded.caching else { return };
+        caching.identify(self, when);
+        let saved = loaded.speaker.session_mut().save(answer);
+        if when == When::AtOnce {
+            caching.store.flush();
+        }
+        if saved.tokens > 0 {
+            let ms = saved.time.as_secs_f64() * 1e3;
+            self.terminal.detail(&format!("prefix cache: saved {} tokens ({ms:.1} ms)", saved.tokens));
+        }
+        if let Some(trouble) = caching.store.take_trouble() {
+            self.terminal.warn(&trouble);
+        }
+    }
+}
+
+/// How long saving may keep its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Until it is done: the process ends.
+    AtOnce,
+    /// No longer than a copy takes: the next question may come.
+    Later,
+}
+
+impl Caching {
+    /// Takes in the owner of another draft.
+    pub(super) fn owned_by(&mut self, owner: Arc<Owner>) {
+        self.owners.push(owner);
+    }
+
+    fn identify(&mut self, loader: &Loader, when: When) {
+        if self.finding.as_ref().is_some_and(|finding| finding.is_finished() || when == When::AtOnce) {
+            let _ = self.finding.take().map(JoinHandle::join);
+        }
+        let unknown: Vec<_> = self.owners.iter().filter(|own| own.content.get().is_none()).cloned().collect();
+        if unknown.is_empty() || self.finding.is_some() {
+            return;
+        }
+        let (paths, interrupt) = (loader.settings.paths.clone(), loader.interrupt.clone());
+        let find = move || unknown.iter().for_each(|owner| owner.find_out(&paths, &interrupt));
+        match when {
+            When::AtOnce => find(),
+            When::Later => self.finding = Some(std::thread::spawn(find)),
+        }
+    }
+}

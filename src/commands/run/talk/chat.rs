@@ -1,0 +1,241 @@
+//! How a talk is kept: a chat's file, written as it goes.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use super::Talk;
+use crate::chat::{self, Chat, ChatName, Chats, Decoded, Event, Message, Opened, Past, Role};
+use crate::cli::Visibility;
+use crate::engine::Token;
+use crate::error::{Error, Result};
+use crate::generate::{End, vocabulary_digest};
+use crate::settings::{Settings, WhichChat};
+use crate::ui::output::Terminal;
+
+/// The chat that a talk is kept in.
+pub(super) struct Kept {
+    /// None where nothing is kept.
+    chat: Option<Chat>,
+    /// What happened and waits for something that is worth a file.
+    pending: Vec<Event>,
+    vocabulary: Option<String>,
+    /// The ids that the file ends with.
+    decoded: Vec<i32>,
+    ends: Vec<[String; 3]>,
+}
+
+/// The chat to take up, and what was in it; a new one where none is asked for.
+pub(in super::super) fn open(settings: &Settings, terminal: &Terminal) -> Result<Option<Opened>> {
+    if settings.private {
+        return Ok(None);
+    }
+    let chats = Chats::new(settings.paths.chats());
+    let name = match &settings.chat {
+        WhichChat::New => return Ok(Some(Opened { chat: chats.begin(), past: Past::default(), torn: 0 })),
+        WhichChat::Latest => chats.list().into_iter().next().map(|own| own.name).ok_or_else(|| {
+            Error::usage("there is no chat to continue")
+                .hint("a talk is kept as a chat by itself: begin one with `qchat run`")
+        })?,
+        WhichChat::Named(name) => ChatName::new(name)?,
+    };
+    open_named(&chats, &name, terminal).map(Some)
+}
+
+fn open_named(chats: &Chats, name: &ChatName, terminal: &Terminal) -> Result<Opened> {
+    let opened = chats.open(name)?;
+    if opened.torn > 0 {
+        terminal.warn(&format!("the last line of the chat '{name}' was torn and was cut off ({} bytes)", opened.torn));
+    }
+    Ok(opened)
+}
+
+impl Kept {
+    pub(super) fn new(chat: Option<Chat>) -> Self {
+        Self { chat, pending: Vec::new(), vocabulary: None, decoded: Vec::new(), ends: Vec::new() }
+    }
+}
+
+impl Talk<'_> {
+    /// Takes up a chat where it was left.
+    pub(super) fn take_up(&mut self, past: Past) {
+        if past.created.is_empty() {
+            return;
+        }
+        let typed = self.loader.settings.system.clone();
+        self.conversation = past.conversation;
+        if typed.is_some() && typed != self.conversation.system {
+            self.conversation.system.clone_from(&typed);
+            self.happened(Event::System { text: typed });
+        }
+        for (name, value) in &past.settings {
+            if !self.loader.settings.typed.contains(&name.as_str()) {
+                // What a newer qchat could set says nothing here.
+                let _ = self.apply(name, value);
+            }
+        }
+        let digest = self.vocabulary();
+        if past.vocabulary == digest {
+            self.kept.decoded.clone_from(&past.decoded);
+            self.loaded.speaker.session_mut().take_up(past.decoded.into_iter().map(Token).collect());
+        }
+        self.kept.ends = past.ends;
+        if past.model != self.loaded.name {
+            self.say(&format!("(this chat was with {}; it goes on with {})", past.model, self.loaded.name));
+            self.happened(Event::Model { name: self.loaded.name.clone() });
+        }
+        self.recapitulate();
+    }
+
+    /// The end of what was said, so that one knows where one is.
+    fn recapitulate(&self) {
+        let messages = self.conversation.messages();
+        self.say(&format!("chat {}, {} messages so far", self.chat_name(), messages.len()));
+        let last_question = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        for message in &messages[last_question.min(messages.len())..] {
+            let mark = if message.role == Role::User { ">>> " } else { "" };
+            for (number, line) in message.content.trim_end().lines().enumerate() {
+                self.say(&format!("{}{line}", if number == 0 { mark } else { "" }));
+            }
+        }
+    }
+
+    pub(super) fn chat_name(&self) -> String {
+        self.kept.chat.as_ref().map_or_else(|| "(not kept)".into(), |chat| chat.name().to_string())
+    }
+
+    fn vocabulary(&mut self) -> String {
+        let vocab = self.loaded.speaker.session().model();
+        self.kept.vocabulary.get_or_insert_with(|| vocabulary_digest(vocab.vocab())).clone()
+    }
+
+    /// Another model talks from here on.
+    pub(super) fn other_model(&mut self) {
+        self.kept.vocabulary = None;
+        self.kept.decoded.clear();
+        self.happened(Event::Model { name: self.loaded.name.clone() });
+    }
+
+    /// Notes what happened; it is written at once where the chat has a file already.
+    pub(super) fn happened(&mut self, event: Event) {
+        self.kept.pending.push(event);
+        if self.kept.chat.as_ref().is_some_and(Chat::is_on_disk) {
+            self.write();
+        }
+    }
+
+    /// Notes what takes effect only together with what comes next.
+    pub(super) fn may_happen(&mut self, event: Event) {
+        self.kept.pending.push(event);
+    }
+
+    pub(super) fn did_not_happen(&mut self) {
+        self.kept.pending.clear();
+    }
+
+    /// Writes a question: from now on the chat has a file.
+    pub(super) fn asked(&mut self, message: &Message) {
+        self.kept.pending.push(Event::Message { message: message.clone(), decoded: None });
+        self.write();
+    }
+
+    /// Writes an answer with the ids that were decoded for it.
+    pub(super) fn answered(&mut self, message: &Message) {
+        if self.kept.chat.is_none() {
+            return;
+        }
+        let vocabulary = self.vocabulary();
+        let session = self.loaded.speaker.session();
+        let now: Vec<i32> = session.decoded().iter().map(|token| token.0).collect();
+        let decoded = Decoded::change(vocabulary, &self.kept.decoded, &now);
+        self.kept.decoded = now;
+        self.kept.pending.push(Event::Message { message: message.clone(), decoded: Some(decoded) });
+        self.write();
+    }
+
+    /// Notes where the chat ends in the prefix cache.
+    pub(super) fn saved(&mut self) {
+        let words = |end: End| [end.state.to_string(), end.parent.to_string(), end.block.to_string()];
+        let ends: Vec<_> = self.loaded.speaker.session().ends().into_iter().map(words).collect();
+        let new: Vec<_> = ends.into_iter().filter(|end| !self.kept.ends.contains(end)).collect();
+        if !new.is_empty() && self.kept.chat.as_ref().is_some_and(Chat::is_on_disk) {
+            self.kept.ends.extend(new.clone());
+            self.kept.pending.push(Event::Prefix { ends: new });
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        let mut events = std::mem::take(&mut self.kept.pending);
+        let Some(chat) = &mut self.kept.chat else { return };
+        if !chat.is_on_disk() {
+            events.insert(0, chat::begun(&self.loaded.name, self.conversation.system.as_deref()));
+        }
+        if let Err(error) = chat.append(&events) {
+            self.kept.chat = None;
+            self.reply(&format!("qchat: this talk is kept no further: {error}"));
+        }
+    }
+
+    /// Gives the chat a name.
+    pub(super) fn save_as(&mut self, name: Option<&str>) -> Result<()> {
+        let Some(chat) = &mut self.kept.chat else {
+            return Err(Error::usage("nothing is kept of this talk").hint("begin it without --private"));
+        };
+        if let Some(name) = name {
+            chat.rename(ChatName::new(name)?)?;
+        }
+        let line = format!("this talk is kept as {} (`qchat run --chat {}` takes it up)", chat.name(), chat.name());
+        self.reply(&line);
+        Ok(())
+    }
+
+    /// Goes on with another chat.
+    pub(super) fn load_chat(&mut self, name: Option<&str>) -> Result<()> {
+        let chats = Chats::new(self.loader.settings.paths.chats());
+        let Some(name) = name else {
+            for listed in chats.list() {
+                self.reply(&listed.name.to_string());
+            }
+            return Ok(());
+        };
+        if self.kept.chat.is_none() {
+            return Err(Error::usage("nothing is kept of this talk").hint("begin it without --private"));
+        }
+        let name = ChatName::new(name)?;
+        if name.to_string() == self.chat_name() {
+            return Err(Error::usage("this is that chat"));
+        }
+        if !chats.exists(&name) {
+            return Err(Error::usage(format!("there is no chat '{name}'")).hint("/load lists them"));
+        }
+        let opened = open_named(&chats, &name, &self.loader.terminal)?;
+        self.kept = Kept::new(Some(opened.chat));
+        self.last = None;
+        self.take_up(opened.past);
+        Ok(())
+    }
+
+    /// Writes the talk to a file: JSON where its name ends so, else Markdown.
+    pub(super) fn export(&self, file: Option<&str>) -> Result<()> {
+        let name = self.chat_name();
+        let file = file.map_or_else(|| format!("{name}.md"), str::to_owned);
+        let past = Past {
+            created: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M").to_string(),
+            model: self.loaded.name.clone(),
+            conversation: self.conversation.clone(),
+            ..Past::default()
+        };
+        let is_json = Path::new(&file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let text = if is_json { format!("{:#}\n", chat::json(&name, &past)) } else { chat::markdown(&name, &past) };
+        // A file that somebody has already is not overwritten.
+        let written = std::fs::File::create_new(&file).and_then(|mut out| out.write_all(text.as_bytes()));
+        written.map_err(|error| Error::failed(format!("{file} cannot be written: {error}")))?;
+        self.reply(&format!("written to {file}"));
+        Ok(())
+    }
+
+    /// What is shown of thoughts, as `/set` calls it.
+    pub(super) fn reasoning_word(&self) -> &'static str {
+        if self.reasoning == Visibility::Show { "show" } else { "hide" }
+    }
+}

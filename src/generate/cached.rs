@@ -1,0 +1,331 @@
+//! The prefix cache as one context uses it: loads what a prompt shares with what was read before, saves what is new.
+//!
+//! Invariant: whatever is loaded ends up in the context only together with the tokens that it stands for, and a failure
+//! leaves a shorter prefix in it, never a wrong one.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::kv::SEQ;
+use crate::engine::{Context, EngineError, Model, Save, Token};
+use crate::prefix::{About, Entry, Header, Hit, Kind, Name, Plan, StateKey, Store};
+
+/// Tokens of a block, where the model's window allows it.
+const BLOCK: usize = 256;
+/// Shorter blocks are not worth a file; models with a shorter window save whole states.
+const LEAST_BLOCK: usize = 32;
+/// A shorter gain is not worth a look, a shorter tail not worth a file.
+const LEAST: usize = 16;
+/// Whole states of one talk that are kept.
+const WHOLE_KEPT: usize = 2;
+
+/// The digest of a model's files, once somebody has found it out; nothing is loaded or saved before.
+pub type Content = Arc<OnceLock<String>>;
+
+/// Which part of a model's store a context uses.
+pub struct Cached {
+    store: Arc<Store>,
+    /// The model's name, for people.
+    model: String,
+    content: Content,
+    state: Option<(StateKey, Name, About)>,
+    /// Blocks that the store has, or will have when it has written what it was given.
+    given: HashSet<Name>,
+    /// What this context wrote or loaded last, if a longer one makes it useless.
+    tail: Option<Last>,
+    whole: Vec<PathBuf>,
+    /// What was last saved or loaded: a chat's blocks can be found from it.
+    end: Option<End>,
+}
+
+struct Last {
+    path: PathBuf,
+    header: Header,
+}
+
+/// The last block of a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct End {
+    pub state: Name,
+    pub parent: Name,
+    pub block: Name,
+}
+
+/// What came out of the prefix cache.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// Tokens that were loaded.
+    pub tokens: usize,
+    pub time: Duration,
+    /// The decision, where there was something to decide.
+    pub plan: Option<Plan>,
+}
+
+/// What went into it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Saved {
+    pub tokens: usize,
+    /// What the answer's thread spent on it.
+    pub time: Duration,
+}
+
+/// How a model's states are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Blocks(usize),
+    Whole,
+}
+
+fn cut(save: Save) -> Cut {
+    match save {
+        Save::Ranges { most } if most >= LEAST_BLOCK => Cut::Blocks(BLOCK.min(1 << most.ilog2().min(62))),
+        _ => Cut::Whole,
+    }
+}
+
+impl Cached {
+    /// Over `store`, for the model called `model`.
+    pub fn new(store: Arc<Store>, model: String, content: Content) -> Self {
+        Self { store, model, content, state: None, given: HashSet::new(), tail: None, whole: Vec::new(), end: None }
+    }
+
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The part of the store for contexts of `n_ctx` tokens.
+    fn state(&mut self, model: &dyn Model, n_ctx: usize) -> Option<(Name, &mut About)> {
+        let key = StateKey { content: self.content.get()?.clone(), state: model.state_format(n_ctx) };
+        if self.state.as_ref().is_none_or(|(own, ..)| *own != key) {
+            let name = key.name();
+            let about = self.store.about(name);
+            self.state = Some((key, name, about));
+            (self.tail, self.end) = (None, None);
+            self.whole.clear();
+            self.given.clear();
+        }
+        self.state.as_mut().map(|(_, name, about)| (*name, about))
+    }
+
+    fn find(&mut self, model: &dyn Model, n_ctx: usize, tokens: &[Token]) -> Option<(Hit, Option<usize>)> {
+        let (state, _) = self.state(model, n_ctx)?;
+        Some(match cut(model.save()) {
+            Cut::Blocks(block) => {
+                let mut hit = self.store.find(state, block, tokens);
+                // A block reaches beyond what is used of it, and must fit all the same.
+                while hit.entries.last().is_some_and(|last| last.header.first + last.header.tokens.len() > n_ctx) {
+                    hit.tokens = hit.entries.pop().map_or(0, |last| last.header.first);
+                }
+                (hit, Some(block))
+            }
+            Cut::Whole => (self.store.find_whole(state, tokens), None),
+        })
+    }
+
+    /// How many of `tokens` the store has, for a context of `n_ctx` tokens.
+    pub(super) fn known(&mut self, model: &dyn Model, n_ctx: usize, tokens: &[Token]) -> usize {
+        self.find(model, n_ctx, tokens).map_or(0, |(hit, _)| hit.tokens)
+    }
+
+    /// Loads what the store has of `tokens` beyond what `context` holds of them, which must be a prefix of them, where that
+    /// is cheaper than reading it.
+    ///
+    /// # Errors
+    /// Those of the engine that leave the context in doubt.
+    pub(super) fn restore(
+        &mut self,
+        model: &dyn Model,
+        context: &mut dyn Context,
+        tokens: &[Token],
+    ) -> Result<Restored, EngineError> {
+        let held = context.tokens(SEQ).len();
+        if tokens.len() < held + LEAST {
+            return Ok(Restored::default());
+        }
+        let began = Instant::now();
+        let Some((mut hit, block)) = self.find(model, context.n_ctx(), tokens) else { return Ok(Restored::default()) };
+        let Some((state, about)) = self.state(model, context.n_ctx()) else { return Ok(Restored::default()) };
+        let plan = Plan::of(&hit, held, block, &about.rates);
+        let mut restored = Restored { plan: (hit.tokens >= held + LEAST).then_some(plan), ..Restored::default() };
+        if plan.tokens < held + LEAST || !plan.loads() {
+            return Ok(restored);
+        }
+        match context.trim(SEQ, block.map_or(0, |block| plan.from * block)) {
+            Ok(()) => {}
+            Err(EngineError::CannotTrim { .. }) => return Ok(restored),
+            Err(error) => return Err(error),
+        }
+        let loading = Instant::now();
+        let bytes = self.load(context, &mut hit.entries[plan.from..plan.to]);
+        let time = loading.elapsed();
+        if let Some((_, about)) = self.state(model, context.n_ctx()) {
+            about.rates.saw_load(bytes, time);
+        }
+        if context.tokens(SEQ).len() > plan.tokens {
+            match context.trim(SEQ, plan.tokens) {
+                Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0)?,
+                trimmed => trimmed?,
+            }
+        }
+        let last = hit.entries.swap_remove(plan.to - 1);
+        self.note(state, last.path, last.header, plan.tokens);
+        restored.tokens = context.tokens(SEQ).len().saturating_sub(held);
+        restored.time = began.elapsed();
+        if let Some((_, about)) = self.state(model, context.n_ctx()) {
+            about.spared.times += u64::from(restored.tokens > 0);
+            about.spared.tokens += restored.tokens as u64;
+            let reading = about.rates.prefill_time(restored.tokens).unwrap_or_default();
+            about.spared.seconds += reading.saturating_sub(restored.time).as_secs_f64();
+        }
+        Ok(restored)
+    }
+
+    /// Loads entries in order, as far as they are sound; answers the bytes. The next one is read and verified meanwhile.
+    fn load(&self, context: &mut dyn Context, entries: &mut [Entry]) -> usize {
+        let store = &self.store;
+        let (give, take) = sync_channel(1);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for entry in entries {
+                    let Some(payload) = store.payload(entry) else { break };
+                    entry.touch();
+                    if give.send((payload, entry.header.tokens.clone(), entry.path.clone())).is_err() {
+                        break;
+                    }
+                }
+            });
+            let mut bytes = 0;
+            for (payload, tokens, path) in take {
+                if context.load(SEQ, &payload, &tokens).is_err() {
+                    store.discard(&path);
+                    break;
+                }
+                bytes += payload.len();
+            }
+            bytes
+        })
+    }
+
+    /// Remembers what a longer tail makes useless: an entry that was loaded, if all of it was used.
+    fn note(&mut self, state: Name, path: PathBuf, header: Header, used: usize) {
+        let block = Name::block(state, header.parent, &header.tokens);
+        self.end = Some(End { state, parent: header.parent, block });
+        match header.kind {
+            Kind::Block if header.first + header.tokens.len() <= used => self.tail = Some(Last { path, header }),
+            Kind::Block => self.tail = None,
+            Kind::Whole => self.whole.push(path),
+        }
+    }
+
+    /// Saves what the store lacks of the first `upto` tokens of `context`, and what is known of the rates. Whole states are
+    /// saved only where the context holds exactly so many.
+    ///
+    /// # Errors
+    /// When the engine cannot save, which costs nothing but the saving.
+    pub(super) fn save(
+        &mut self,
+        model: &dyn Model,
+        context: &mut dyn Context,
+        upto: usize,
+        stays: Stays,
+    ) -> Result<Saved, EngineError> {
+        let began = Instant::now();
+        let held = context.tokens(SEQ)[..upto.min(context.tokens(SEQ).len())].to_vec();
+        let Some((state, _)) = self.state(model, context.n_ctx()) else { return Ok(Saved::default()) };
+        let mut saved = match cut(model.save()) {
+            Cut::Blocks(block) => self.save_blocks(context, state, block, &held)?,
+            Cut::Whole if held.len() >= LEAST && held.len() == context.tokens(SEQ).len() => {
+                self.save_whole(context, state, held, stays)?
+            }
+            Cut::Whole => Saved::default(),
+        };
+        saved.time = began.elapsed();
+        Ok(saved)
+    }
+
+    fn save_blocks(
+        &mut self,
+        context: &mut dyn Context,
+        state: Name,
+        block: usize,
+        held: &[Token],
+    ) -> Result<Saved, EngineError> {
+        let mut saved = Saved::default();
+        let mut parent = state;
+        let mut first = 0;
+        for run in held.chunks(block) {
+            let header = Header { state, parent, kind: Kind::Block, first, tokens: run.to_vec() };
+            let is_tail = run.len() < block;
+            let name = Name::block(state, parent, run);
+            let here =
+                || if is_tail { run.len() < LEAST || self.store.covers(&header) } else { self.store.has(&header) };
+            if self.given.insert(name) && !here() {
+                let payload = context.save(SEQ, first..first + run.len())?;
+                saved.tokens += run.len();
+                let extends = |last: &Last| last.header.parent == parent && run.starts_with(&last.header.tokens);
+                let replaces = self.tail.take_if(|last| extends(last)).map(|last| last.path);
+                let path = self.store.path(&header);
+                if is_tail {
+                    self.tail = Some(Last { path, header: header.clone() });
+                }
+                self.store.put(header, payload, replaces);
+            }
+            if !is_tail || run.len() >= LEAST {
+                self.end = Some(End { state, parent, block: name });
+            }
+            parent = name;
+            first += run.len();
+        }
+        Ok(saved)
+    }
+
+    fn save_whole(
+        &mut self,
+        context: &mut dyn Context,
+        state: Name,
+        held: Vec<Token>,
+        stays: Stays,
+    ) -> Result<Saved, EngineError> {
+        let header = Header { state, parent: state, kind: Kind::Whole, first: 0, tokens: held };
+        let block = Name::block(state, state, &header.tokens);
+        self.end = Some(End { state, parent: state, block });
+        if !self.given.insert(block) || self.store.has(&header) {
+            return Ok(Saved::default());
+        }
+        let tokens = header.tokens.len();
+        let payload = context.save(SEQ, 0..tokens)?;
+        let mut replaces = None;
+        if stays == Stays::UntilLonger {
+            self.whole.push(self.store.path(&header));
+            replaces = (self.whole.len() > WHOLE_KEPT).then(|| self.whole.remove(0));
+        }
+        self.store.put(header, payload, replaces);
+        Ok(Saved { tokens, ..Saved::default() })
+    }
+
+    /// Takes a measurement of reading a prompt, and keeps what is known.
+    pub(super) fn saw_prefill(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize, time: Duration) {
+        let name = self.model.clone();
+        let store = Arc::clone(&self.store);
+        let Some((state, about)) = self.state(model, n_ctx) else { return };
+        if tokens >= LEAST {
+            about.rates.saw_prefill(tokens, time);
+        }
+        about.model = name;
+        let about = about.clone();
+        let key = self.state.as_ref().map(|(key, ..)| key.clone());
+        store.keep_about(state, &About { key, ..about });
+    }
+}
+
+/// How long a whole state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stays {
+    /// Until there are two longer ones of the same talk.
+    UntilLonger,
+    /// As long as the bounds of the store allow: others may begin the same way.
+    AsLongAsItCan,
+}
