@@ -252,11 +252,9 @@ fn a_home_that_cannot_be_written_to_is_warned_of_once() {
     pty.at_prompt();
     pty.line("a");
     pty.ends_with(&["One.", ">>>"]);
-    for message in ["b", "c", "d"] {
-        pty.line(message);
-        pty.wait_for(&format!(">>> {message}"));
-        pty.ends_with(&["Two.", ">>>"]);
-    }
+    pty.line("b");
+    pty.wait_for("Two.");
+    pty.at_prompt();
     let warned = |of: &str| pty.rows().iter().filter(|row| row.contains(of)).count();
     assert_eq!(warned("the line history /dev/null/x"), 1, "{:?}", pty.rows());
     assert_eq!(warned("this talk is kept no further"), 1, "{:?}", pty.rows());
