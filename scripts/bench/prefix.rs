@@ -1,9 +1,9 @@
 //! The measurements of scripts/bench/prefix that need the library: each prints JSON lines.
 //!
 //! ```text
-//! prefix ids MODEL DOCUMENT QUESTION...            the prompt's ids for each question, one line each
-//! prefix whole-save MODEL STATE ID...              reads a prompt, saves llama.cpp's whole sequence state
-//! prefix whole-load MODEL STATE SHARED ID...       loads it, cuts it back to SHARED tokens, reads the rest, first token
+//! prefix texts MODEL DOCUMENT QUESTION...          the prompt for each question as text and ids, one line each
+//! prefix whole-save MODEL STATE < TEXT             reads a prompt, saves llama.cpp's whole sequence state
+//! prefix whole-load MODEL STATE < TEXT             loads it, cuts it back to what it shares, reads the rest, first token
 //! prefix same MODEL STORE DOCUMENT QUESTION...     answers from the store, and in one context without it: equal?
 //! prefix saving MODEL STORE LENGTH...              what saving a turn costs behind chats of these lengths
 //! prefix lookup STORE                              finding among 10,000 blocks
@@ -38,18 +38,14 @@ fn main() {
     let began = Instant::now();
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args[0].as_str() {
-        "ids" => ids(&args[1], &args[2], &args[3..]),
-        "whole-save" => whole_save(&args[1], &args[2], &numbers(&args[3..])),
-        "whole-load" => whole_load(began, &args[1], &args[2], args[3].parse().expect("a number"), &numbers(&args[4..])),
+        "texts" => texts(&args[1], &args[2], &args[3..]),
+        "whole-save" => whole_save(&args[1], &args[2]),
+        "whole-load" => whole_load(began, &args[1], &args[2]),
         "same" => same(&args[1], &args[2], &args[3], &args[4..]),
         "saving" => saving(&args[1], &args[2], &args[3..]),
         "lookup" => lookup(&args[1]),
         other => panic!("{other}?"),
     }
-}
-
-fn numbers(args: &[String]) -> Vec<i32> {
-    args.iter().map(|id| id.parse().expect("an id")).collect()
 }
 
 fn threads() -> usize {
@@ -97,11 +93,20 @@ fn prompt(speaker: &Speaker, document: &str, question: &str) -> Vec<Token> {
     speaker.prompt(&talk).expect("a prompt").0
 }
 
-fn ids(model: &str, document: &str, questions: &[String]) {
+fn texts(model: &str, document: &str, questions: &[String]) {
     let speaker = speaker(&open(model), None, 256);
+    let vocab = speaker.session().model().vocab();
     for question in questions {
-        let ids: Vec<i32> = prompt(&speaker, document, question).iter().map(|token| token.0).collect();
-        println!("{}", json!(ids));
+        let ids = prompt(&speaker, document, question);
+        let mut text = Vec::new();
+        for id in &ids {
+            match vocab.specials().iter().find(|special| special.token == *id) {
+                Some(special) => text.extend(special.text.bytes()),
+                None => vocab.piece(*id, &mut text),
+            }
+        }
+        let ids: Vec<i32> = ids.iter().map(|token| token.0).collect();
+        println!("{}", json!({ "ids": ids, "text": String::from_utf8_lossy(&text) }));
     }
 }
 
@@ -128,6 +133,13 @@ impl Bare {
         Self { model, backend }
     }
 
+    /// The prompt on stdin.
+    fn ids(&self) -> Vec<i32> {
+        let text = std::io::read_to_string(std::io::stdin()).expect("a prompt");
+        let tokens = self.model.vocab().tokenize(text.as_bytes(), false, true);
+        tokens.iter().map(|token| token.0).collect()
+    }
+
     fn params(tokens: usize) -> LlamaContextParams {
         LlamaContextParams::default()
             .with_n_ctx(NonZeroU32::new((tokens + 512).next_multiple_of(256) as u32))
@@ -151,27 +163,33 @@ fn read(context: &mut llama_cpp_2::context::LlamaContext, ids: &[i32], from: usi
     }
 }
 
-fn whole_save(model: &str, state: &str, ids: &[i32]) {
+fn whole_save(model: &str, state: &str) {
     let bare = Bare::load(model);
+    let ids = bare.ids();
     let mut context = bare.model.new_context(&bare.backend, Bare::params(ids.len())).expect("a context");
-    read(&mut context, ids, 0);
+    read(&mut context, &ids, 0);
     let tokens: Vec<LlamaToken> = ids.iter().map(|id| LlamaToken(*id)).collect();
     context.state_seq_save_file(state, 0, &tokens).expect("a state");
 }
 
-fn whole_load(began: Instant, model: &str, state: &str, shared: usize, ids: &[i32]) {
+fn whole_load(began: Instant, model: &str, state: &str) {
     let bare = Bare::load(model);
+    let ids = bare.ids();
     let mut context = bare.model.new_context(&bare.backend, Bare::params(ids.len())).expect("a context");
     let loaded = ms(began);
     let restoring = Instant::now();
-    context.state_seq_load_file(state, 0, ids.len() + 512).expect("a state");
+    let (saved, _) = context.state_seq_load_file(state, 0, ids.len() + 512).expect("a state");
+    let shared = saved.iter().zip(&ids[..ids.len() - 1]).take_while(|(saved, id)| saved.0 == **id).count();
     context.clear_kv_cache_seq(Some(0), Some(shared as u32), None).expect("a trim");
     let restore = ms(restoring);
     read(&mut context, &ids[shared..], shared);
     let row = (ids.len() - shared - 1) % 512;
     let logits = context.get_logits_ith(row as i32);
     let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(token, _)| token);
-    println!("{}", json!({ "ttft_ms": ms(began), "load_ms": loaded, "restore_ms": restore, "token": best }));
+    println!(
+        "{}",
+        json!({ "ttft_ms": ms(began), "load_ms": loaded, "restore_ms": restore, "token": best, "tokens": ids.len() })
+    );
 }
 
 /// The first question fills the store. Each other one is answered by a new context from the store, and by one context
@@ -284,10 +302,10 @@ fn lookup(root: &str) {
     };
     let mut half = run(77);
     half.truncate(150);
-    half.extend(run(1_000_000).into_iter().skip(150));
+    half.extend(run(44_567).into_iter().skip(150));
     measure("a chain of 50 blocks", &last, 12_800);
     measure("half a block among 5,002 that begin alike", &half, 150);
-    measure("a system prompt and nothing else", &run(2_000_000), 16);
+    measure("a system prompt and nothing else", &run(34_567), 16);
     measure("nothing", &vec![Token(9); 2_000], 0);
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ const BLOCK: usize = 256;
 const LEAST_BLOCK: usize = 32;
 /// A shorter gain is not worth a look, a shorter tail not worth a file.
 const LEAST: usize = 16;
+/// Threads that read and verify: on one core a seal takes longer than a copy.
+const READERS: usize = 2;
+/// Blocks that each of them is ahead: while a context is made, a document of a few thousand tokens is read.
+const AHEAD: usize = 4;
 /// Whole states of one talk that are kept.
 const WHOLE_KEPT: usize = 2;
 
@@ -37,6 +41,8 @@ pub struct Cached {
     /// What this context wrote or loaded last, if a longer one makes it useless.
     tail: Option<Last>,
     whole: Vec<PathBuf>,
+    /// What is being read for a context that does not exist yet.
+    coming: Option<Coming>,
     /// What was last saved or loaded: a chat's blocks can be found from it.
     end: Option<End>,
 }
@@ -44,6 +50,58 @@ pub struct Cached {
 struct Last {
     path: PathBuf,
     header: Header,
+}
+
+/// What is being read of a hit.
+struct Coming {
+    state: Name,
+    plan: Plan,
+    block: Option<usize>,
+    /// The tokens that the context held, and those of the prompt.
+    held: usize,
+    of: usize,
+    /// Every so manieth entry comes through one of these; none where nothing is loaded.
+    lanes: Vec<Lane>,
+}
+
+struct Lane {
+    take: Receiver<Read>,
+    give_back: SyncSender<Vec<u8>>,
+}
+
+/// An entry whose seal holds.
+struct Read {
+    payload: Vec<u8>,
+    path: PathBuf,
+    header: Header,
+}
+
+/// Reads and verifies the planned entries, each thread its share, one ahead of what is taken.
+fn read_ahead(store: &Arc<Store>, entries: Vec<Entry>, plan: &Plan) -> Vec<Lane> {
+    let mut shares: Vec<Vec<Entry>> = (0..READERS).map(|_| Vec::new()).collect();
+    for (index, entry) in entries.into_iter().skip(plan.from).take(plan.to - plan.from).enumerate() {
+        shares[index % READERS].push(entry);
+    }
+    let lane = |share: Vec<Entry>| {
+        let store = Arc::clone(store);
+        let (give, take) = sync_channel(AHEAD);
+        // Buffers go round: fresh pages cost as much as reading into them.
+        let (give_back, take_back) = sync_channel::<Vec<u8>>(AHEAD + 1);
+        std::thread::spawn(move || {
+            for mut entry in share {
+                let mut payload = take_back.try_recv().unwrap_or_default();
+                if store.payload(&mut entry, &mut payload).is_none() {
+                    break;
+                }
+                entry.touch();
+                if give.send(Read { payload, path: entry.path, header: entry.header }).is_err() {
+                    break;
+                }
+            }
+        });
+        Lane { take, give_back }
+    };
+    shares.into_iter().map(lane).collect()
 }
 
 /// The last block of a prefix.
@@ -89,7 +147,17 @@ fn cut(save: Save) -> Cut {
 impl Cached {
     /// Over `store`, for the model called `model`.
     pub fn new(store: Arc<Store>, model: String, content: Content) -> Self {
-        Self { store, model, content, state: None, given: HashSet::new(), tail: None, whole: Vec::new(), end: None }
+        Self {
+            store,
+            model,
+            content,
+            state: None,
+            given: HashSet::new(),
+            tail: None,
+            whole: Vec::new(),
+            coming: None,
+            end: None,
+        }
     }
 
     pub fn end(&self) -> Option<&End> {
@@ -130,6 +198,22 @@ impl Cached {
         self.find(model, n_ctx, tokens).map_or(0, |(hit, _)| hit.tokens)
     }
 
+    /// Looks for what the store has of `tokens` beyond the `held` first ones, decides what of it is loaded, and begins to read
+    /// and verify that on threads of its own.
+    fn seek(&mut self, model: &dyn Model, n_ctx: usize, held: usize, tokens: &[Token]) -> Option<Coming> {
+        let (hit, block) = self.find(model, n_ctx, tokens)?;
+        let (state, about) = self.state(model, n_ctx)?;
+        let plan = Plan::of(&hit, held, block, &about.rates);
+        let wanted = plan.tokens >= held + LEAST && plan.loads();
+        let lanes = if wanted { read_ahead(&self.store, hit.entries, &plan) } else { Vec::new() };
+        Some(Coming { state, plan, block, held, of: tokens.len(), lanes })
+    }
+
+    /// Begins to read what the store has of `tokens`, for a context of `n_ctx` tokens that is being made meanwhile.
+    pub(super) fn look_ahead(&mut self, model: &dyn Model, n_ctx: usize, tokens: &[Token]) {
+        self.coming = self.seek(model, n_ctx, 0, tokens);
+    }
+
     /// Loads what the store has of `tokens` beyond what `context` holds of them, which must be a prefix of them, where that
     /// is cheaper than reading it.
     ///
@@ -146,35 +230,38 @@ impl Cached {
             return Ok(Restored::default());
         }
         let began = Instant::now();
-        let Some((mut hit, block)) = self.find(model, context.n_ctx(), tokens) else { return Ok(Restored::default()) };
-        let Some((state, about)) = self.state(model, context.n_ctx()) else { return Ok(Restored::default()) };
-        let plan = Plan::of(&hit, held, block, &about.rates);
-        let mut restored = Restored { plan: (hit.tokens >= held + LEAST).then_some(plan), ..Restored::default() };
-        if plan.tokens < held + LEAST || !plan.loads() {
+        let n_ctx = context.n_ctx();
+        let Some((state, _)) = self.state(model, n_ctx) else { return Ok(Restored::default()) };
+        let ahead = self.coming.take().filter(|own| (own.state, own.held, own.of) == (state, held, tokens.len()));
+        let Some(coming) = ahead.or_else(|| self.seek(model, n_ctx, held, tokens)) else {
+            return Ok(Restored::default());
+        };
+        let plan = coming.plan;
+        let mut restored = Restored { plan: (plan.found >= held + LEAST).then_some(plan), ..Restored::default() };
+        if coming.lanes.is_empty() {
             return Ok(restored);
         }
-        match context.trim(SEQ, block.map_or(0, |block| plan.from * block)) {
+        match context.trim(SEQ, coming.block.map_or(0, |block| plan.from * block)) {
             Ok(()) => {}
             Err(EngineError::CannotTrim { .. }) => return Ok(restored),
             Err(error) => return Err(error),
         }
         let loading = Instant::now();
-        let bytes = self.load(context, &mut hit.entries[plan.from..plan.to]);
+        let (bytes, last) = self.load(context, &coming);
         let time = loading.elapsed();
-        if let Some((_, about)) = self.state(model, context.n_ctx()) {
-            about.rates.saw_load(bytes, time);
-        }
         if context.tokens(SEQ).len() > plan.tokens {
             match context.trim(SEQ, plan.tokens) {
                 Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0)?,
                 trimmed => trimmed?,
             }
         }
-        let last = hit.entries.swap_remove(plan.to - 1);
-        self.note(state, last.path, last.header, plan.tokens);
+        if let Some(last) = last {
+            self.note(state, last.path, last.header, plan.tokens);
+        }
         restored.tokens = context.tokens(SEQ).len().saturating_sub(held);
         restored.time = began.elapsed();
-        if let Some((_, about)) = self.state(model, context.n_ctx()) {
+        if let Some((_, about)) = self.state(model, n_ctx) {
+            about.rates.saw_load(bytes, time);
             about.spared.times += u64::from(restored.tokens > 0);
             about.spared.tokens += restored.tokens as u64;
             let reading = about.rates.prefill_time(restored.tokens).unwrap_or_default();
@@ -183,30 +270,21 @@ impl Cached {
         Ok(restored)
     }
 
-    /// Loads entries in order, as far as they are sound; answers the bytes. The next one is read and verified meanwhile.
-    fn load(&self, context: &mut dyn Context, entries: &mut [Entry]) -> usize {
-        let store = &self.store;
-        let (give, take) = sync_channel(1);
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                for entry in entries {
-                    let Some(payload) = store.payload(entry) else { break };
-                    entry.touch();
-                    if give.send((payload, entry.header.tokens.clone(), entry.path.clone())).is_err() {
-                        break;
-                    }
-                }
-            });
-            let mut bytes = 0;
-            for (payload, tokens, path) in take {
-                if context.load(SEQ, &payload, &tokens).is_err() {
-                    store.discard(&path);
-                    break;
-                }
-                bytes += payload.len();
+    /// Loads what comes, in order, as far as it is sound; answers the bytes, and the last block.
+    fn load(&self, context: &mut dyn Context, coming: &Coming) -> (usize, Option<Last>) {
+        let (mut bytes, mut last) = (0, None);
+        for index in 0..coming.plan.to - coming.plan.from {
+            let lane = &coming.lanes[index % READERS];
+            let Ok(Read { payload, path, header }) = lane.take.recv() else { break };
+            if context.load(SEQ, &payload, &header.tokens).is_err() {
+                self.store.discard(&path);
+                break;
             }
-            bytes
-        })
+            bytes += payload.len();
+            last = Some(Last { path, header });
+            let _ = lane.give_back.try_send(payload);
+        }
+        (bytes, last)
     }
 
     /// Remembers what a longer tail makes useless: an entry that was loaded, if all of it was used.

@@ -76,6 +76,15 @@ impl Kv {
         self.context.as_ref().map_or(&[], |context| context.tokens(SEQ))
     }
 
+    /// Begins to read what the prefix cache has of `tokens`, where the context of `wanted` tokens (at most `most`) has yet to be
+    /// made, which takes about as long.
+    pub(super) fn look_ahead(&mut self, wanted: usize, most: usize, tokens: &[Token]) {
+        let n_ctx = wanted.next_multiple_of(STEP).min(most).min(self.most());
+        if let (Some(cached), None) = (&mut self.cached, &self.context) {
+            cached.look_ahead(self.model.as_ref(), n_ctx, &tokens[..tokens.len().saturating_sub(1)]);
+        }
+    }
+
     /// Makes the context `wanted` tokens large (at most `most`), keeping what it holds; as large as it was where memory
     /// does not allow that, which is an error only when fewer than `needed` remain.
     pub(super) fn reserve(&mut self, needed: usize, wanted: usize, most: usize) -> Result<(), EngineError> {

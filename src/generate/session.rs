@@ -142,6 +142,7 @@ impl Session {
         let budget = settings.max_tokens.unwrap_or(usize::MAX).min(max + 1 - len);
         settings.max_tokens = Some(budget);
         let first = (len + budget.min(FIRST_ROOM)).max(self.limits.first);
+        self.kv.look_ahead(first, max, &prompt);
         self.kv.reserve(len + 1, first, max).map_err(failed)?;
         let reused = self.kv.reuse(&prompt).map_err(failed)?;
         if let Some(speculator) = &mut self.speculator {

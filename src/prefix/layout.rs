@@ -12,6 +12,7 @@
 //! The marks are a byte for each of some lengths, a digest of that many of the block's first tokens: of ten thousand
 //! children, those that begin like a prompt are found by name.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,7 @@ use super::block::{Header, Kind};
 use super::key::{Name, Naming};
 use crate::engine::Token;
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// The lengths that have a mark.
 const MARKED: [usize; 9] = [8, 16, 32, 64, 96, 128, 160, 192, 224];
 
@@ -62,6 +64,18 @@ impl FileName {
             Tail::Whole(count) => format!("{}.w{count}", self.name),
         }
     }
+}
+
+/// How many marks a file's name has like `wanted`, from the first on; none where it is no block's name.
+pub(super) fn same_marks(name: &OsStr, wanted: &[u8]) -> Option<usize> {
+    let bytes = name.as_encoded_bytes();
+    let marks = bytes.get(2 * Name::LEN + 1..).filter(|_| bytes[2 * Name::LEN] == b'.')?;
+    if marks.first() == Some(&b'w') {
+        return None;
+    }
+    let same =
+        |(own, wanted): (&[u8], &u8)| own == [DIGITS[usize::from(wanted >> 4)], DIGITS[usize::from(wanted & 15)]];
+    Some(marks.chunks_exact(2).zip(wanted).take_while(|pair| same(*pair)).count())
 }
 
 /// The marks of a block.
@@ -143,5 +157,12 @@ mod tests {
         assert_eq!(a[..5], b[..5]);
         assert_ne!(a[5..], b[5..]);
         assert_eq!(marks(&tokens[..40]), a[..3]);
+        let header = Header { state: Name([1; 32]), parent: Name([2; 32]), kind: Kind::Block, first: 0, tokens };
+        let name = FileName::of(&header).text();
+        assert_eq!(same_marks(OsStr::new(&name), &b), Some(5));
+        assert_eq!(same_marks(OsStr::new(&name), &a), Some(9));
+        assert_eq!(same_marks(OsStr::new("key"), &a), None);
+        let whole = FileName::of(&Header { kind: Kind::Whole, ..header }).text();
+        assert_eq!(same_marks(OsStr::new(&whole), &a), None);
     }
 }

@@ -3,6 +3,7 @@
 //! Trouble with it never fails an answer. The first one is kept as a line ([`Store::take_trouble`]).
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -140,20 +141,23 @@ impl Store {
             return None;
         }
         let wanted = layout::marks(tokens);
-        let children = std::fs::read_dir(layout::folder(&self.root, state, parent)).ok()?;
-        let mut alike: Vec<(usize, PathBuf)> = Vec::new();
-        for child in children.flatten() {
-            let file = child.file_name();
-            let Some(FileName { kind: Tail::Marks(marks), .. }) = file.to_str().and_then(FileName::parse) else {
-                continue;
-            };
-            let same = marks.iter().zip(&wanted).take_while(|(own, wanted)| own == wanted).count();
-            alike.push((same, child.path()));
+        let folder = layout::folder(&self.root, state, parent);
+        // Of ten thousand children only the names are looked at, and those without taking them apart.
+        let mut alike: Vec<OsString> = Vec::new();
+        let mut most = 0;
+        for child in std::fs::read_dir(&folder).ok()?.flatten() {
+            let name = child.file_name();
+            let Some(same) = layout::same_marks(&name, &wanted) else { continue };
+            if same > most {
+                alike.clear();
+                most = same;
+            }
+            if same == most && alike.len() < LOOKED_INTO {
+                alike.push(name);
+            }
         }
-        let most = alike.iter().map(|(same, _)| *same).max()?;
-        alike.retain(|(same, _)| *same == most);
-        let shared = |path: &PathBuf| {
-            let entry = self.open(path, key)?;
+        let shared = |name: &OsString| {
+            let entry = self.open(&folder.join(name), key)?;
             let own = &entry.header;
             let fits = own.state == state && own.parent == parent && own.first == first && own.kind == Kind::Block;
             let shared = own.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -161,7 +165,7 @@ impl Store {
         };
         // The one with the fewest tokens where several share as many: it loads faster.
         let better = |(entry, shared): &(Entry, usize)| (*shared, std::cmp::Reverse(entry.payload_len));
-        alike.iter().take(LOOKED_INTO).filter_map(|(_, path)| shared(path)).max_by_key(better)
+        alike.iter().filter_map(shared).max_by_key(better)
     }
 
     /// The whole state behind the most tokens that `tokens` begin with.
@@ -204,10 +208,10 @@ impl Store {
         Entry::open(path, key).map_err(|fault| self.faulty(path, &fault)).ok()
     }
 
-    /// The payload of an entry, its seal verified; a damaged file is deleted and reported.
-    pub fn payload(&self, entry: &mut Entry) -> Option<Vec<u8>> {
+    /// Reads the payload of an entry into `payload`, its seal verified; a damaged file is deleted and reported.
+    pub fn payload(&self, entry: &mut Entry, payload: &mut Vec<u8>) -> Option<()> {
         let key = self.key()?;
-        entry.payload(&key).map_err(|fault| self.faulty(&entry.path, &fault)).ok()
+        entry.payload(&key, payload).map_err(|fault| self.faulty(&entry.path, &fault)).ok()
     }
 
     fn faulty(&self, path: &Path, fault: &Fault) {
@@ -304,8 +308,8 @@ impl Store {
             checked.foreign += 1;
             return;
         };
-        match Entry::open(path, &key).and_then(|mut entry| entry.payload(&key)) {
-            Ok(_) => checked.sound += 1,
+        match Entry::open(path, &key).and_then(|mut entry| entry.payload(&key, &mut Vec::new())) {
+            Ok(()) => checked.sound += 1,
             Err(Fault::Foreign) => checked.foreign += 1,
             Err(Fault::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(fault) => {
