@@ -61,6 +61,9 @@ pub struct Script {
     /// The context above which its states have another format, as those of a long-RoPE model.
     #[serde(default)]
     pub original_context: Option<usize>,
+    /// Bytes that a saved state has at least.
+    #[serde(default)]
+    pub state_bytes: usize,
     /// Milliseconds that loading a state takes.
     #[serde(default)]
     pub restore_ms: u64,
@@ -189,6 +192,7 @@ impl Model for ScriptedModel {
         Ok(Box::new(ScriptedContext {
             model: self,
             settings: settings.clone(),
+            mixed: vec![false; held.len()],
             held,
             logits: Vec::new(),
             evals: 0,
@@ -243,12 +247,18 @@ struct ScriptedContext {
     model: Arc<ScriptedModel>,
     settings: ContextSettings,
     held: Vec<Vec<Token>>,
+    /// Whether a sequence holds a state of another format: what follows is wrong then.
+    mixed: Vec<bool>,
     logits: Vec<Vec<f32>>,
     evals: usize,
     trims: usize,
 }
 
 impl ScriptedContext {
+    fn format(&self) -> u8 {
+        self.model.state_format(self.settings.n_ctx).rope.as_bytes()[0]
+    }
+
     /// The token that the script has after `tokens`.
     fn next(&self, tokens: &[Token]) -> Token {
         let header = self.model.vocab.tokenize("assistant\n");
@@ -312,6 +322,7 @@ impl Context for ScriptedContext {
                 let held = &self.held[row.seq as usize];
                 match self.model.script.random {
                     Some(random) => random.logits(held, &mut logits),
+                    None if self.mixed[row.seq as usize] => logits[usize::from(b'?')] = 40.0,
                     None => logits[self.next(held).index()] = 40.0,
                 }
             }
@@ -335,16 +346,18 @@ impl Context for ScriptedContext {
             return Err(EngineError::CannotTrim { from });
         }
         held.truncate(from);
+        self.mixed[seq as usize] &= from > 0;
         Ok(())
     }
 
     fn fork(&mut self, from: Seq, to: Seq, range: Range<usize>) -> Result<(), EngineError> {
         let copied = self.held[from as usize][range].to_vec();
         self.held[to as usize].extend(copied);
+        self.mixed[to as usize] |= self.mixed[from as usize];
         Ok(())
     }
 
-    /// A state is the tokens themselves.
+    /// A state is the tokens themselves, a byte for its format, and nothing up to its size.
     fn save(&mut self, seq: Seq, range: Range<usize>) -> Result<Vec<u8>, EngineError> {
         let held = &self.held[seq as usize];
         let allowed = match self.model.save() {
@@ -354,15 +367,19 @@ impl Context for ScriptedContext {
         if !allowed || range.is_empty() || range.end > held.len() {
             return Err(EngineError::Failed(format!("cannot save positions {range:?} of {}", held.len())));
         }
-        Ok(held[range].iter().flat_map(|token| token.0.to_le_bytes()).collect())
+        let tokens = held[range].iter().flat_map(|token| token.0.to_le_bytes());
+        let mut state: Vec<u8> = tokens.chain([self.format()]).collect();
+        state.resize(state.len().max(self.model.script.state_bytes), 0);
+        Ok(state)
     }
 
     fn load(&mut self, seq: Seq, bytes: &[u8], tokens: &[Token]) -> Result<(), EngineError> {
         std::thread::sleep(Duration::from_millis(self.model.script.restore_ms));
         let own: Vec<u8> = tokens.iter().flat_map(|token| token.0.to_le_bytes()).collect();
-        if bytes != own {
+        let Some(format) = bytes.get(own.len()).filter(|_| bytes.starts_with(&own)) else {
             return Err(EngineError::Failed("not a state of this script".into()));
-        }
+        };
+        self.mixed[seq as usize] |= *format != self.format();
         self.held[seq as usize].extend_from_slice(tokens);
         Ok(())
     }
