@@ -142,6 +142,13 @@ impl Entry {
     }
 }
 
+/// Whether a file says that it was sealed with this key.
+pub(super) fn is_of(path: &Path, key: &SealKey) -> bool {
+    let mut start = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start[..8] == *MAGIC && start[8..] == key.id()
+}
+
 fn short(error: io::Error) -> Fault {
     if error.kind() == io::ErrorKind::UnexpectedEof { Fault::Broken } else { Fault::Io(error) }
 }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use super::about::About;
-use super::block::{Entry, Fault, Header, Kind};
+use super::block::{self, Entry, Fault, Header, Kind};
 use super::evict::{Bounds, Inventory};
 use super::key::{Name, Naming};
 use super::layout::{self, FileName, Tail};
@@ -229,9 +229,10 @@ impl Store {
         self.trouble("a damaged file of the prefix cache was deleted and is read again from the text".into());
     }
 
-    /// Whether a block is here already.
+    /// Whether a block is here already. One of another key is as good as none, and the same block takes its place: or else
+    /// nothing that begins like it could be found ever again.
     pub fn has(&self, header: &Header) -> bool {
-        layout::path(&self.root, header).exists()
+        self.key().is_some_and(|key| block::is_of(&layout::path(&self.root, header), &key))
     }
 
     /// Whether the children of its parent cover a block that is shorter than a whole one.

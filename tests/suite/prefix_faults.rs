@@ -303,6 +303,29 @@ fn files_of_another_key_are_a_miss_and_no_trouble() {
     assert_eq!(place.run(&document), filled);
 }
 
+#[test]
+fn a_lost_key_costs_one_reading() {
+    let place = Place::tiny(1);
+    let document = document(3, 700);
+    let filled = place.fill(&document);
+    let key = place.store().join("key");
+    let own = fs::read(&key).unwrap();
+    for damage in [&[1; 32][..], &own[..7], &[], b"gone"] {
+        match damage {
+            b"gone" => fs::remove_file(&key).unwrap(),
+            damage => fs::write(&key, damage).unwrap(),
+        }
+        let said = place.run(&document);
+        assert_eq!((said.silently(), said.cached), (filled.content.as_str(), 0), "{damage:?}");
+        assert_eq!(place.run(&document), filled, "{damage:?}");
+        assert_eq!(place.verified(), 3);
+    }
+    // Something that is no file is trouble.
+    fs::remove_file(&key).unwrap();
+    fs::create_dir(&key).unwrap();
+    assert_eq!(place.run(&document).with_a_line(), filled.content);
+}
+
 /// The names of the states in a store.
 fn states(root: &Path) -> Vec<Name> {
     Inventory::of(root).about.into_keys().collect()
