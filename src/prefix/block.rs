@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::key::Name;
+use super::layout::FileName;
 use super::seal::{SEAL, SealKey};
 use crate::engine::Token;
 
@@ -39,6 +40,13 @@ pub struct Header {
     /// The first token's position.
     pub first: usize,
     pub tokens: Vec<Token>,
+}
+
+impl Header {
+    /// Whether `path` ends as its name has it.
+    pub(super) fn is_called_so(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name == FileName::of(self).text().as_str())
+    }
 }
 
 /// Why a file is of no use.

@@ -112,10 +112,8 @@ impl Store {
         let mut parent = state;
         for run in tokens.chunks_exact(block) {
             let wanted = Header { state, parent, kind: Kind::Block, first: hit.tokens, tokens: run.to_vec() };
-            let Some(entry) = self.open(&layout::path(&self.root, &wanted), &key).filter(|own| own.header == wanted)
-            else {
-                break;
-            };
+            let path = layout::path(&self.root, &wanted);
+            let Some(entry) = self.open(&path, &key, |own| *own == wanted) else { break };
             parent = Name::block(state, parent, run);
             hit.tokens += block;
             hit.entries.push(entry);
@@ -157,11 +155,13 @@ impl Store {
             }
         }
         let shared = |name: &OsString| {
-            let entry = self.open(&folder.join(name), key)?;
-            let own = &entry.header;
-            let fits = own.state == state && own.parent == parent && own.first == first && own.kind == Kind::Block;
-            let shared = own.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-            (fits && shared > 0).then_some((entry, shared))
+            let path = folder.join(name);
+            let belongs = |own: &Header| {
+                own.state == state && own.parent == parent && own.first == first && own.is_called_so(&path)
+            };
+            let entry = self.open(&path, key, belongs)?;
+            let shared = entry.header.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+            (shared > 0).then_some((entry, shared))
         };
         // The one with the fewest tokens where several share as many: it loads faster.
         let better = |(entry, shared): &(Entry, usize)| (*shared, std::cmp::Reverse(entry.payload_len));
@@ -192,20 +192,23 @@ impl Store {
         }
         for own in found.into_iter().rev() {
             let path = layout::folder(&self.root, state, state).join(own.text());
-            if let Some(entry) = self.open(&path, &key) {
-                let wanted = entry.header.tokens.len();
-                let header = &entry.header;
-                if header.kind == Kind::Whole && header.state == state && tokens.starts_with(&header.tokens) {
-                    return Hit { entries: vec![entry], tokens: wanted };
-                }
+            let belongs = |own: &Header| own.state == state && own.first == 0 && own.is_called_so(&path);
+            if let Some(entry) = self.open(&path, &key, belongs)
+                && tokens.starts_with(&entry.header.tokens)
+            {
+                let tokens = entry.header.tokens.len();
+                return Hit { entries: vec![entry], tokens };
             }
         }
         Hit::default()
     }
 
-    /// Opens a file; a damaged one is deleted and reported.
-    fn open(&self, path: &Path, key: &SealKey) -> Option<Entry> {
-        Entry::open(path, key).map_err(|fault| self.faulty(path, &fault)).ok()
+    /// Opens a file. One that is damaged, or does not belong where it lies, is deleted and reported: under its name nothing
+    /// else would be saved.
+    fn open(&self, path: &Path, key: &SealKey, belongs: impl FnOnce(&Header) -> bool) -> Option<Entry> {
+        let entry = Entry::open(path, key);
+        let entry = entry.and_then(|entry| if belongs(&entry.header) { Ok(entry) } else { Err(Fault::Broken) });
+        entry.map_err(|fault| self.faulty(path, &fault)).ok()
     }
 
     /// Reads the payload of an entry into `payload`, its seal verified; a damaged file is deleted and reported.

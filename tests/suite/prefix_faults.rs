@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime};
 
 use qchat::engine::{Model, Token};
 use qchat::generate::{Cached, Content, Keep, Session};
-use qchat::prefix::{Bounds, Checked, Inventory, Name, StateKey, Store};
+use qchat::prefix::{Bounds, Checked, Header, Inventory, Kind, Name, StateKey, Store};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::engine::load;
 use super::outcome::{answered, json};
 use super::turns::{answer, ask, scripted, session, settings};
 use crate::common::tiny::Tiny;
@@ -234,6 +235,17 @@ fn flipped(sound: &[u8], at: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_flipped_bit_anywhere_is_read_again_from_the_text() {
+    // A header has 104 bytes, then come the tokens, 4 bytes each: what a script saves is that again, and the seal.
+    let model = scripted(json!({ "replies": ["Right."] }));
+    with_damage(&model, "Right.", |sound| {
+        let len = sound.len();
+        let spots = (0..112).chain((112..len - 32).step_by(61)).chain((len - 32..len).step_by(5));
+        spots.map(|at| flipped(sound, at)).collect()
+    });
+}
+
+#[test]
 fn a_file_cut_anywhere_is_read_again_from_the_text() {
     let model = scripted(json!({ "replies": ["Right."] }));
     with_damage(&model, "Right.", |sound| {
@@ -241,6 +253,20 @@ fn a_file_cut_anywhere_is_read_again_from_the_text() {
         let cuts = (0..112).step_by(3).chain((112..len).step_by(97)).chain(len - 3..len);
         let longer = [sound, &[0; 1]].concat();
         cuts.map(|at| sound[..at].to_vec()).chain([longer, vec![0; len]]).collect()
+    });
+}
+
+#[test]
+fn damage_reaches_no_kv() {
+    // The same of llama.cpp, whose answer hangs on every byte of it.
+    let model = load(&Sandbox::new(), &tiny(1));
+    let mut plain = session(Arc::clone(&model), None, 0);
+    let expected = answer(&mut plain, &question(1, 580), settings(0.0, Some(12))).content;
+    with_damage(&model, &expected, |sound| {
+        let spots = [0, 20, 60, 80, 84, 88, 96, 104, 300, sound.len() / 2, sound.len() - 1];
+        let flips = spots.map(|at| flipped(sound, at));
+        let cuts = [0, 104, sound.len() / 2, sound.len() - 1].map(|at| sound[..at].to_vec());
+        flips.into_iter().chain(cuts).collect()
     });
 }
 
@@ -358,6 +384,82 @@ fn another_model_under_the_same_path_name_size_and_date_is_a_miss() {
         assert_eq!(place.run(&document), first);
     }
     assert_eq!(states(&place.store()).len(), 2);
+}
+
+#[test]
+fn blocks_in_the_folder_of_another_model_are_a_miss() {
+    // Two models of one shape, one prompt: all that tells their blocks apart is the state key in them.
+    let folder = scratch();
+    let prompt = question(5, 580);
+    let models = [1, 2].map(|seed| load(&Sandbox::new(), &tiny(seed)));
+    let plain = |model: &Arc<dyn Model>| {
+        answer(&mut session(Arc::clone(model), None, 0), &prompt, settings(0.0, Some(12))).content
+    };
+    let expected = [&models[0], &models[1]].map(plain);
+    assert_ne!(expected[0], expected[1]);
+    let digests = ["one", "other"];
+    let root = |name: &str| folder.path().join(name);
+    let fill = |name: &str| {
+        for (model, digest) in models.iter().zip(digests) {
+            once(model, &root(name), digest, &prompt);
+        }
+        let state =
+            |index: usize| StateKey { content: digests[index].into(), state: models[index].state_format(768) }.name();
+        [state(0), state(1)]
+    };
+    let all = prompt.len() - 1;
+    let asked = |name: &str, trouble: bool| {
+        for _ in 0..3 {
+            let (content, _, said) = once(&models[1], &root(name), "other", &prompt);
+            assert_eq!(content, expected[1], "{name}");
+            assert!(trouble || said.is_none(), "{name}: {said:?}");
+        }
+        let last = once(&models[1], &root(name), "other", &prompt);
+        assert_eq!(last, (expected[1].clone(), all, None), "{name}");
+    };
+    // As they are, beside the other's own.
+    let [one, other] = fill("beside").map(|state| root("beside").join(state.to_string()));
+    copy(&one, &other);
+    asked("beside", false);
+    // In place of them.
+    let [one, other] = fill("in place").map(|state| root("in place").join(state.to_string()));
+    fs::remove_dir_all(&other).unwrap();
+    copy(&one, &other);
+    asked("in place", false);
+    // With the folder of a prompt's first blocks named as the other model's.
+    let [one, other] = fill("renamed");
+    let to = root("renamed").join(other.to_string());
+    fs::remove_dir_all(&to).unwrap();
+    copy(&root("renamed").join(one.to_string()), &to);
+    fs::rename(to.join(one.to_string()), to.join(other.to_string())).unwrap();
+    asked("renamed", true);
+    // Under the very names of the other's.
+    fill("swapped");
+    let at = |state: Name, parent: Name, first: usize, tokens: &[Token]| {
+        let header = Header { state, parent, kind: Kind::Block, first, tokens: tokens.to_vec() };
+        Store::new(root("swapped"), Bounds::default()).path(&header)
+    };
+    let mut parents = [one, other];
+    for (index, run) in prompt.chunks(BLOCK).enumerate() {
+        let [from, to] = [0, 1].map(|model| at([one, other][model], parents[model], index * BLOCK, run));
+        assert!(from.exists() && to.exists());
+        fs::copy(from, to).unwrap();
+        parents = [0, 1].map(|model| Name::block([one, other][model], parents[model], run));
+    }
+    asked("swapped", true);
+}
+
+/// Copies a folder of folders of files over another one.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 /// Tokens that the store's blocks of a state stand for, from its first position on without a gap.
