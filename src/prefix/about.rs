@@ -10,6 +10,8 @@ use super::key::{Name, StateKey};
 
 /// How much a new measurement counts against those before.
 const NEW: f64 = 0.3;
+/// No prompt takes longer.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The file `about.json` of a state key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,17 +57,18 @@ impl Rates {
 
     /// How long loading takes; nothing where that is not known.
     pub fn load_time(&self, bytes: usize) -> Option<Duration> {
-        self.load.map(|rate| seconds(bytes as f64 / rate))
+        self.load.and_then(|rate| seconds(bytes as f64 / rate))
     }
 
     /// How long reading takes; nothing where that is not known.
     pub fn prefill_time(&self, tokens: usize) -> Option<Duration> {
-        self.prefill.map(|rate| seconds(tokens as f64 / rate))
+        self.prefill.and_then(|rate| seconds(tokens as f64 / rate))
     }
 }
 
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+/// None where it makes no sense: nobody seals this file, and times are added up.
+fn seconds(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok().filter(|time| *time < LONGEST)
 }
 
 fn mean(rate: &mut Option<f64>, amount: f64, time: Duration) {

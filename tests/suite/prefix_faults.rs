@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use qchat::engine::{Model, Token};
 use qchat::generate::{Cached, Content, Keep, Session};
-use qchat::prefix::{Bounds, Checked, Header, Inventory, Kind, Name, StateKey, Store};
+use qchat::prefix::{About, Bounds, Checked, Header, Inventory, Kind, Name, Rates, StateKey, Store};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -521,6 +521,29 @@ fn states_of_two_formats_never_mix() {
     let talk = [&prompt[..], &question(7, 1000)].concat();
     assert_eq!(answer(&mut session, &talk, settings(0.0, Some(12))).content, right);
     assert!(session.n_ctx() > 1024);
+}
+
+#[test]
+fn rates_that_make_no_sense_are_not_believed() {
+    let model = scripted(json!({ "replies": ["Right."] }));
+    let folder = scratch();
+    let prompt = question(7, 580);
+    once(&model, folder.path(), "d", &prompt);
+    let state = StateKey { content: "d".into(), state: model.state_format(768) }.name();
+    let odd = [0.0, -1.0, 1e-300, 1e300, 5e-324];
+    for (prefill, load) in odd.into_iter().flat_map(|prefill| odd.map(|load| (prefill, load))) {
+        let store = Arc::new(Store::new(folder.path().to_owned(), Bounds::default()));
+        let rates = Rates { prefill: Some(prefill), load: Some(load) };
+        store.keep_about(state, &About { rates, ..About::default() });
+        let answer = answer(&mut cached(&model, &store, "d"), &prompt, settings(0.0, Some(12)));
+        assert_eq!(answer.content, "Right.", "reads {prefill}, loads {load}");
+    }
+    for text in ["", "{", "[1]", "{\"model\": 3}", "\0\0\0"] {
+        fs::write(folder.path().join(state.to_string()).join("about.json"), text).unwrap();
+        let store = Arc::new(Store::new(folder.path().to_owned(), Bounds::default()));
+        let answer = answer(&mut cached(&model, &store, "d"), &prompt, settings(0.0, Some(12)));
+        assert_eq!((answer.content.as_str(), store.take_trouble()), ("Right.", None), "{text:?}");
+    }
 }
 
 #[test]
