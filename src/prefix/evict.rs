@@ -71,6 +71,7 @@ impl Inventory {
     /// Lists the store in `root`; what is not there is empty.
     pub fn of(root: &Path) -> Self {
         let mut own = Self::default();
+        own.note_stale(root);
         for (state_folder, text) in folders(root) {
             let Some(state) = Name::parse(&text) else { continue };
             if let Some(about) = About::read(root, state) {
@@ -207,9 +208,11 @@ pub fn prune(root: &Path, prune: &Prune) -> io::Result<Option<Pruned>> {
             }
         }
     }
-    // What belongs to no block any more.
-    for state in own.about.keys() {
-        let folder = root.join(state.to_string());
+    // What belongs to no block any more; a process that ended early leaves empty folders.
+    for (folder, _) in folders(root).into_iter().filter(|(_, text)| Name::parse(text).is_some()) {
+        for (folder, _) in folders(&folder) {
+            let _ = fs::remove_dir(folder);
+        }
         if folders(&folder).is_empty() {
             let _ = fs::remove_file(folder.join("about.json"));
             let _ = fs::remove_dir(&folder);

@@ -39,7 +39,7 @@ impl SealKey {
         getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
         // 0600 from the first moment; it appears under its name complete or not at all.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
         file.write_all(&key)?;
         file.as_file().sync_all()?;
         match file.persist_noclobber(path) {

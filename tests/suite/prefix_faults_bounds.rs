@@ -83,6 +83,23 @@ fn talks() -> Tree {
 }
 
 #[test]
+fn the_least_recently_used_leaves_go_first() {
+    // Not a, which was used least recently of all: others follow it. b only once d is gone.
+    let tree = talks();
+    assert_eq!(tree.keep(6), "abcdex");
+    assert_eq!(tree.keep(5), "abcex");
+    assert_eq!(tree.keep(4), "abex");
+    assert_eq!(tree.keep(3), "abe");
+    assert_eq!(tree.keep(2), "ab");
+    assert_eq!(tree.keep(1), "a");
+    assert_eq!(tree.keep(0), "");
+    // Nothing is left of the folders either.
+    assert!(fs::read_dir(tree.root()).unwrap().flatten().all(|entry| entry.file_type().unwrap().is_file()));
+    // All at once comes to the same.
+    assert_eq!(talks().keep(2), "ab");
+}
+
+#[test]
 fn what_is_too_old_goes_unless_others_follow_it() {
     let tree = talks();
     assert_eq!(tree.younger_than(hours(100)), "abcdex");

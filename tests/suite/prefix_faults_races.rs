@@ -1,18 +1,96 @@
 //! The prefix cache among processes: killed ones, many at once, and ones that clear away what others read.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use qchat::engine::Token;
-use qchat::prefix::{Bounds, Header, Kind, Name, Prune, Store, prune};
+use qchat::prefix::{Bounds, Header, Inventory, Kind, Name, Prune, Store, prune};
+use serde_json::json;
 
 use super::engine::load;
-use super::prefix_faults::{BLOCK, Place, Said, blocks, cached, document, question, scratch, tiny};
+use super::prefix_faults::{BLOCK, Place, Said, blocks, cached, document, hours, question, scratch, set_age, tiny};
 use super::turns::{answer, session, settings};
 use crate::common::{Sandbox, stderr, with_stdin};
+
+/// Everything that was begun under another name and not finished, in all of the cache folder.
+fn unfinished(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(unfinished(&entry.path()));
+        } else if name.starts_with(".new-") || name.starts_with(".tmp") {
+            all.push(entry.path());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_process_killed_at_any_moment_harms_nothing() {
+    const KILLS: u32 = 240;
+    // Blocks that take a while to be written.
+    let place = Place::scripted(json!({ "context": 8192, "state_bytes": 200_000 }));
+    // All share a beginning, so that each finds the blocks of others.
+    let beginning = document(1, 4 * BLOCK);
+    let document = |n: u32| format!("{beginning}{}", document(1000 + u64::from(n), 3 * BLOCK));
+    let mut lives = [0, 1, 2, 3, 4].map(|n| {
+        let began = Instant::now();
+        assert_eq!(place.run(&document(KILLS + n)).silently(), "Right.");
+        began.elapsed()
+    });
+    lives.sort();
+    let life = lives[2];
+    let (mut killed, mut saving, mut before) = (0, 0, Inventory::of(&place.store()).found.len());
+    for n in 0..KILLS {
+        if n % 8 == 0 {
+            // As on the first day: who the model is must be found out, and a key be made.
+            let _ = fs::remove_dir_all(place.sandbox.path("qchat/cache/identity-v1"));
+        }
+        if n % 60 == 30 {
+            fs::remove_dir_all(place.store()).unwrap();
+            before = 0;
+        }
+        let input = place.sandbox.write("document", document(n));
+        let mut command = place.command();
+        command.stdin(fs::File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(life * (n % 60) / 50);
+        child.kill().unwrap();
+        let ended = child.wait().unwrap().success();
+        let now = Inventory::of(&place.store()).found.len();
+        killed += u32::from(!ended);
+        saving += u32::from(!ended && now > before);
+        assert!(now >= before, "kill {n} lost {} blocks", before - now);
+        before = now;
+    }
+    // Many died before their end, some of them while they saved.
+    assert!(killed > KILLS / 3 && saving > 0, "{killed}, {saving}");
+    assert!(place.verified() > 0);
+    for n in [0, 7, 30, 31, 101, KILLS - 1] {
+        assert_eq!(place.run(&document(n)).silently(), "Right.");
+        assert_eq!(place.run(&document(n)).silently(), "Right.");
+    }
+    let sound = place.verified();
+    // What they left goes when nobody can need it any more, and not before.
+    let folder = Inventory::of(&place.store()).found[0].path.parent().unwrap().to_owned();
+    let left = [".new-in-a-folder", "../.new-about", "../../.new-usage"].map(|name| folder.join(name));
+    for path in &left {
+        fs::write(path, "half of it").unwrap();
+    }
+    assert!(place.cache(&["prune"]).status.success());
+    assert!(left.iter().all(|path| path.exists()));
+    for path in unfinished(&place.store()) {
+        set_age(&path, SystemTime::now() - hours(2));
+    }
+    assert!(place.cache(&["prune"]).status.success());
+    assert_eq!(unfinished(&place.store()), [] as [PathBuf; 0]);
+    assert_eq!(place.verified(), sound);
+}
 
 /// Runs of so many processes at once; what each said.
 fn at_once(place: &Place, documents: &[String]) -> Vec<Said> {
@@ -40,6 +118,7 @@ fn processes_at_once_share_one_store() {
             // Nobody's blocks are sealed with a key that lost.
             let blocks = place.verified();
             assert!((3..=3 * documents.len()).contains(&blocks), "{blocks}");
+            assert_eq!(unfinished(&place.sandbox.path("qchat/cache")), [] as [PathBuf; 0]);
             for (document, expected) in documents.iter().zip(&expected) {
                 let said = place.run(document);
                 assert_eq!((said.silently(), said.cached > 512), (expected.as_str(), true));
