@@ -87,13 +87,15 @@ fn write(root: &Path, key: &SealKey, job: &Job) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// A temporary file in `folder`, which an eviction may take away at any moment while it is empty.
+/// A temporary file in `folder`, which an eviction may take away at any moment while it is empty: also between two looks at
+/// it while it is made, which says then that it exists.
 fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    use io::ErrorKind::{AlreadyExists, NotFound};
     let mut tries = 0;
     loop {
-        layout::make_folder(folder)?;
-        match tempfile::Builder::new().prefix(".new-").tempfile_in(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < 8 => tries += 1,
+        let make = || tempfile::Builder::new().prefix(".new-").tempfile_in(folder);
+        match layout::make_folder(folder).and_then(|()| make()) {
+            Err(error) if matches!(error.kind(), NotFound | AlreadyExists) && tries < 8 => tries += 1,
             made => return made,
         }
     }

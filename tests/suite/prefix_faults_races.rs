@@ -247,3 +247,26 @@ fn a_process_that_prunes_is_not_waited_for() {
     assert!(place.cache(&["prune", "--max-size", "0"]).status.success());
     assert_eq!(blocks(&place.store()), [] as [PathBuf; 0]);
 }
+
+#[test]
+fn a_folder_that_is_taken_away_is_made_again() {
+    let folder = scratch();
+    let root = folder.path();
+    let store = Store::new(root.to_owned(), Bounds::default());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                prune(root, &Prune { max_size: Some(0), ..Prune::default() }).unwrap();
+            }
+        });
+        for n in 0..3000 {
+            let state = Name([(n % 7) as u8; 32]);
+            let header = Header { state, parent: state, kind: Kind::Block, first: 0, tokens: vec![Token(n); 8] };
+            store.put(header, vec![0; 8], None);
+        }
+        store.flush();
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(store.take_trouble(), None);
+}
