@@ -9,7 +9,7 @@
 //! worth reading: the tokens decide that, and they are under the seal too.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::key::Name;
@@ -62,13 +62,14 @@ pub enum Fault {
     Foreign,
 }
 
-/// An open file whose header was read; its payload comes with [`Entry::payload`].
+/// A file whose header was read; its payload comes with [`Entry::payload`].
 #[derive(Debug)]
 pub struct Entry {
     pub path: PathBuf,
     pub header: Header,
     pub payload_len: usize,
-    file: File,
+    /// None where it is to be opened again.
+    file: Option<File>,
     /// The bytes before the payload, as they are under the seal.
     before: Vec<u8>,
 }
@@ -116,12 +117,12 @@ impl Entry {
         if have < wanted {
             file.read_exact(&mut before[have..])?;
         } else {
-            io::Seek::seek(&mut file, io::SeekFrom::Start(whole))?;
+            file.seek(SeekFrom::Start(whole))?;
         }
         let token = |bytes: &[u8]| Token(i32::from_le_bytes(bytes.try_into().unwrap_or_default()));
         let tokens = before[FIXED..].chunks_exact(4).map(token).collect();
         let header = Header { state, parent, kind, first: usize::try_from(first).unwrap_or(usize::MAX), tokens };
-        Ok(Self { path: path.to_owned(), header, payload_len: payload_len as usize, file, before })
+        Ok(Self { path: path.to_owned(), header, payload_len: payload_len as usize, file: Some(file), before })
     }
 
     /// Reads the payload into `payload`, which may have room from before, and verifies its seal.
@@ -129,24 +130,37 @@ impl Entry {
     /// # Errors
     /// When a single bit is wrong.
     pub fn payload(&mut self, key: &SealKey, payload: &mut Vec<u8>) -> Result<(), Fault> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            closed => {
+                let mut file = File::open(&self.path)?;
+                file.seek(SeekFrom::Start(self.before.len() as u64))?;
+                closed.insert(file)
+            }
+        };
         let mut hash = key.hasher();
         hash.update(&self.before);
         payload.resize(self.payload_len, 0);
         // Hashed while it is in the processor's cache.
         for piece in payload.chunks_mut(1 << 18) {
-            self.file.read_exact(piece).map_err(short)?;
+            file.read_exact(piece).map_err(short)?;
             hash.update(piece);
         }
         let mut seal = [0; SEAL];
-        self.file.read_exact(&mut seal).map_err(short)?;
+        file.read_exact(&mut seal).map_err(short)?;
         // Compared in constant time, as blake3's hashes are.
         if hash.finalize() == blake3::Hash::from_bytes(seal) { Ok(()) } else { Err(Fault::Broken) }
     }
 
-    /// Says that it was of use now: what was not used for longest is evicted first.
-    pub fn touch(&self) {
+    /// Says that it was of use now: what was not used for longest is evicted first. Closes the file.
+    pub fn touch(&mut self) {
         // Where that is not allowed, order suffers and nothing else.
-        let _ = self.file.set_modified(std::time::SystemTime::now());
+        let _ = self.file.take().map(|file| file.set_modified(std::time::SystemTime::now()));
+    }
+
+    /// Closes the file; its payload can be had as long as it is there.
+    pub(super) fn close(&mut self) {
+        self.file = None;
     }
 }
 

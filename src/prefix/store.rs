@@ -20,6 +20,8 @@ use crate::engine::Token;
 
 /// Of the children that begin like a prompt as far as their names tell, so many are looked into.
 const LOOKED_INTO: usize = 8;
+/// Files of a hit that stay open. The others are opened again when they are read: systems allow few, macOS 256.
+const OPEN: usize = 64;
 
 /// A store in one folder.
 pub struct Store {
@@ -113,7 +115,10 @@ impl Store {
         for run in tokens.chunks_exact(block) {
             let wanted = Header { state, parent, kind: Kind::Block, first: hit.tokens, tokens: run.to_vec() };
             let path = layout::path(&self.root, &wanted);
-            let Some(entry) = self.open(&path, &key, |own| *own == wanted) else { break };
+            let Some(mut entry) = self.open(&path, &key, |own| *own == wanted) else { break };
+            if hit.entries.len() >= OPEN {
+                entry.close();
+            }
             parent = Name::block(state, parent, run);
             hit.tokens += block;
             hit.entries.push(entry);

@@ -640,3 +640,20 @@ fn a_folder_that_cannot_be_written_to_is_still_read() {
         assert_eq!((said.with_a_line(), said.cached), (expected.as_str(), 0));
     }
 }
+
+#[test]
+#[cfg(unix)]
+fn a_long_prompt_needs_no_more_open_files_than_there_are() {
+    let place = Place::scripted(json!({ "context": 65_536 }));
+    let document = document(12, 40_000);
+    place.run(&document);
+    assert!(blocks(&place.store()).len() > 150);
+    forget_rates(&place.store());
+    let file = place.sandbox.write("document", &document);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 100; exec "$0" "$@""#, env!("CARGO_BIN_EXE_qchat")]);
+    command.args(place.command().get_args()).env_clear().envs(place.sandbox.environment());
+    let said = Said::of(&command.stdin(fs::File::open(file).unwrap()).output().unwrap());
+    assert_eq!(said.silently(), "Right.");
+    assert!(said.cached > 40_000, "{}", said.cached);
+}

@@ -100,6 +100,17 @@ fn the_least_recently_used_leaves_go_first() {
 }
 
 #[test]
+fn what_was_used_lives_on() {
+    let tree = talks();
+    let store = tree.store();
+    let prompt = [&tree.header('a').tokens[..], &tree.header('b').tokens, &tree.header('d').tokens].concat();
+    let mut hit = store.find(STATE, BLOCK, &prompt);
+    assert_eq!(hit.tokens, 3 * BLOCK);
+    hit.entries.iter_mut().for_each(qchat::prefix::Entry::touch);
+    assert_eq!(tree.keep(3), "abd");
+}
+
+#[test]
 fn what_is_too_old_goes_unless_others_follow_it() {
     let tree = talks();
     assert_eq!(tree.younger_than(hours(100)), "abcdex");
