@@ -37,20 +37,36 @@ impl SealKey {
         }
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        // 0600 from the first moment; it appears under its name complete or not at all.
-        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
-        file.write_all(&key)?;
-        file.as_file().sync_all()?;
-        match file.persist_noclobber(path) {
-            Ok(_) => Ok(Self::of(key)),
+        let own = Self::of(key);
+        match own.written_beside(path)?.persist_noclobber(path) {
+            Ok(_) => Ok(own),
             Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => match Self::read(path)? {
                 Some(key) => Ok(key),
                 // A damaged one opens nothing any more.
-                None => failed.file.persist(path).map(|_| Self::of(key)).map_err(|failed| failed.error),
+                None => failed.file.persist(path).map(|_| own).map_err(|failed| failed.error),
             },
             Err(failed) => Err(failed.error),
         }
+    }
+
+    /// Puts it back where it was deleted: without it, nothing that it seals can be read.
+    pub(super) fn put_back(&self, path: &Path) -> io::Result<()> {
+        if path.exists() {
+            return Ok(());
+        }
+        match self.written_beside(path)?.persist_noclobber(path) {
+            Err(failed) if failed.error.kind() != io::ErrorKind::AlreadyExists => Err(failed.error),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file that is 0600 from the first moment: it appears under its name complete or not at all.
+    fn written_beside(&self, path: &Path) -> io::Result<tempfile::NamedTempFile> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+        file.write_all(&self.key)?;
+        file.as_file().sync_all()?;
+        Ok(file)
     }
 
     /// Tells files of this key from others.

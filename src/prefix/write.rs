@@ -81,6 +81,7 @@ fn write(root: &Path, key: &SealKey, job: &Job) -> io::Result<u64> {
         Err(failed) if failed.error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(failed) => return Err(failed.error),
     }
+    key.put_back(&root.join("key"))?;
     if let Some(old) = job.replaces.as_ref().filter(|old| **old != path) {
         let _ = std::fs::remove_file(old);
     }

@@ -226,6 +226,38 @@ fn processes_answer_while_others_prune() {
 }
 
 #[test]
+fn what_is_saved_after_everything_was_cleared_can_be_found() {
+    // A talk goes on while `qchat cache clear` takes the folder away, and the key with it.
+    let place = Place::scripted(json!({}));
+    let state = Name([1; 32]);
+    let store = Store::new(place.store(), Bounds::default());
+    let header = |first: i32| Header {
+        state,
+        parent: state,
+        kind: Kind::Block,
+        first: 0,
+        tokens: (first..first + BLOCK as i32).map(Token).collect(),
+    };
+    store.put(header(0), vec![0; 100], None);
+    store.flush();
+    assert!(place.cache(&["clear"]).status.success());
+    assert_eq!(blocks(&place.store()).len(), 0);
+    store.put(header(1000), vec![0; 100], None);
+    store.flush();
+    assert_eq!(store.take_trouble(), None);
+    assert_eq!(place.verified(), 1);
+    let other = Store::new(place.store(), Bounds::default());
+    assert_eq!(other.find(state, BLOCK, &header(1000).tokens).tokens, BLOCK);
+    // Where somebody else has made a new one meanwhile, that one stays.
+    drop(other);
+    let key = place.store().join("key");
+    fs::write(&key, [7; 32]).unwrap();
+    store.put(header(2000), vec![0; 100], None);
+    store.flush();
+    assert_eq!(fs::read(&key).unwrap(), [7; 32]);
+}
+
+#[test]
 fn a_process_that_prunes_is_not_waited_for() {
     let place = Place::tiny(1);
     let document = document(1, 700);
