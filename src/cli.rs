@@ -25,15 +25,19 @@ pub enum Command {
     List(ListArgs),
     /// What a model's file is, and what is cached of its prompts
     Show(ShowArgs),
+    /// Delete models that qchat fetched
+    Rm(RmArgs),
     /// Chats that were kept: list, show, export, remove
     Chats(ChatsArgs),
     /// The prefix cache, what was read before: list, verify, prune, clear
     Cache(CacheArgs),
+    /// Completions for a shell, or the man page, on stdout
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A name from `qchat list`, a .gguf file, or hf:owner/repo[:QUANT]
+    /// A name from `qchat list`, a .gguf file, hf:owner/repo[:QUANT], or ollama:NAME[:TAG]
     pub model: Option<String>,
 
     /// One question; without it, and without piped input, a talk begins
@@ -198,23 +202,77 @@ pub struct PullArgs {
     #[arg(long, value_enum)]
     pub source: Option<SourceKind>,
 
+    /// Leave out the models that draft for these
+    #[arg(long)]
+    pub no_draft: bool,
+
+    /// Only say what would be fetched, and how much
+    #[arg(long)]
+    pub dry_run: bool,
+
     #[command(flatten)]
     pub ui: UiArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
+
     #[command(flatten)]
     pub ui: UiArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// A name from `qchat list`, or a .gguf file
+    /// A name from `qchat list`, a .gguf file, hf:owner/repo[:QUANT], or ollama:NAME[:TAG]
     pub model: String,
+
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
 
     #[command(flatten)]
     pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Names from `qchat list`, or hf:owner/repo[:QUANT]
+    #[arg(required = true)]
+    pub models: Vec<String>,
+
+    /// Only say what would be deleted
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    #[arg(value_enum)]
+    pub shell: Shell,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+    /// The man page
+    Man,
 }
 
 #[derive(Debug, Args)]

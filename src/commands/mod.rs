@@ -2,8 +2,10 @@
 
 mod cache;
 mod chats;
+mod completions;
 mod list;
 mod pull;
+mod rm;
 mod run;
 mod show;
 
@@ -23,7 +25,9 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Pull(args) => pull::run(&args),
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Rm(args) => rm::run(&args),
         Command::Chats(args) => chats::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Completions(args) => completions::run(&args),
     }
 }

@@ -1,11 +1,11 @@
-//! `qchat pull`: models onto this disk.
+//! `qchat pull`: models onto this disk, each with the one that drafts for it.
 
 use std::process::ExitCode;
 
 use crate::cli::{PullArgs, SourceKind};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::interrupt::Interrupt;
-use crate::models::fetch::{Fetcher, Only};
+use crate::models::fetch::{self, Fetcher, Only};
 use crate::models::{Registry, Resolver, Target};
 use crate::paths::Paths;
 use crate::ui::output::Terminal;
@@ -17,7 +17,15 @@ pub(super) fn run(args: &PullArgs) -> Result<ExitCode> {
     let paths = Paths::from_env()?;
     let registry = Registry::load(&paths.user_registry())?;
     let resolver = Resolver { registry: &registry, paths: &paths };
-    let targets = args.models.iter().map(|model| resolver.target(model)).collect::<Result<Vec<Target>>>()?;
+    // Every name is known before the first byte comes.
+    let mut targets = args.models.iter().map(|model| resolver.target(model)).collect::<Result<Vec<Target>>>()?;
+    if !args.no_draft {
+        for draft in targets.iter().filter_map(|target| draft_of(&registry, target)).collect::<Vec<_>>() {
+            if !targets.contains(&draft) {
+                targets.push(draft);
+            }
+        }
+    }
     let only = match args.source {
         None => Only::Any,
         Some(SourceKind::Hf) => Only::Hf,
@@ -25,9 +33,52 @@ pub(super) fn run(args: &PullArgs) -> Result<ExitCode> {
     };
     let mut progress = Downloads::new(terminal);
     let mut fetcher = Fetcher { progress: &mut progress, interrupt: &interrupt, only };
-    for target in targets {
-        let resolved = resolver.resolve(&target, &mut fetcher)?;
-        terminal.status(&format!("{} is here: {}", resolved.name, resolved.file.display()));
+    let mut failed: Vec<Error> = Vec::new();
+    let mut total = Some(0);
+    for target in &targets {
+        let done = if args.dry_run {
+            would_pull(&resolver, target, &mut fetcher, &terminal)
+                .map(|bytes| total = total.zip(bytes).map(|(a, b)| a + b))
+        } else {
+            resolver.resolve(target, &mut fetcher).map(|resolved| {
+                terminal.status(&format!("{} is here: {}", resolved.name, resolved.file.display()));
+            })
+        };
+        match done {
+            Ok(()) => {}
+            Err(error) if error.kind() == Kind::Interrupted => return Err(error),
+            // The others are fetched all the same.
+            Err(error) => failed.push(error),
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    if args.dry_run && failed.is_empty() && targets.len() > 1 {
+        let size = total.map_or_else(|| "an unknown size".into(), size);
+        terminal.reply(&format!("{size} in all"));
+    }
+    let last = failed.pop();
+    failed.iter().for_each(crate::ui::output::report);
+    last.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// The draft that the registry names for a model, where it can be had.
+fn draft_of(registry: &Registry, target: &Target) -> Option<Target> {
+    let Target::Entry(entry) = target else { return None };
+    let draft = registry.find(entry.draft.as_deref()?).ok()?;
+    (!draft.sources.is_empty()).then(|| Target::Entry(Box::new(draft.clone())))
+}
+
+/// Says what fetching would bring; answers how many bytes.
+fn would_pull(resolver: &Resolver, target: &Target, fetcher: &mut Fetcher, terminal: &Terminal) -> Result<Option<u64>> {
+    if let Some(here) = resolver.here(target)? {
+        terminal.reply(&format!("{} is here: {}", here.name, here.file.display()));
+        return Ok(Some(0));
+    }
+    let Target::Entry(entry) = target else { return Ok(Some(0)) };
+    let (from, bytes) = fetch::would_fetch(entry, resolver.paths, fetcher)?;
+    terminal.reply(&format!("{}: {} from {from}", entry.name, bytes.map_or_else(|| "unknown size".into(), size)));
+    Ok(bytes)
+}
+
+fn size(bytes: u64) -> String {
+    format!("{:.2} GB", bytes as f64 / 1e9)
 }

@@ -1,15 +1,36 @@
-//! `qchat show`: a model's file, and what is cached of its prompts.
+//! `qchat show`: a model's file, from its header alone, and what is cached of its prompts.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use serde_json::{Map, Value, json};
+
 use super::cache::ago;
-use crate::cli::ShowArgs;
+use crate::cli::{ListFormat, ShowArgs};
+use crate::engine::llama::free_device_memory;
 use crate::error::{Error, Result};
-use crate::models::{Header, Identity, Needs, Registry, Resolver, Target};
+use crate::models::{Facts, Identity, Needs, Registry, Resolved, Resolver, Target, available, type_name};
 use crate::paths::Paths;
 use crate::prefix::{Bounds, Inventory, Store};
 use crate::ui::output::{self, Terminal};
+
+/// Bytes of a number of the KV, by its type: a block of 32 of the quantised ones has a scale.
+const KV_TYPES: [(&str, f64); 4] = [("f16", 2.0), ("q8_0", 34.0 / 32.0), ("q5_1", 24.0 / 32.0), ("q4_0", 18.0 / 32.0)];
+/// The context that memory is stated for, where the model takes it.
+const CONTEXT: usize = 4096;
+
+/// Lines for people and values for programs, made together.
+#[derive(Default)]
+struct Sheet {
+    lines: Vec<(&'static str, String)>,
+    values: Map<String, Value>,
+}
+
+impl Sheet {
+    fn put(&mut self, label: &'static str, words: impl Into<String>, key: &str, value: Value) {
+        self.lines.push((label, words.into()));
+        self.values.insert(key.to_owned(), value);
+    }
+}
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -21,57 +42,123 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
         let name = if let Target::Entry(entry) = &target { &entry.name } else { &args.model };
         Error::model(format!("{name} is not on this disk")).hint(format!("get it with `qchat pull {name}`"))
     })?;
-    let mut out = String::new();
-    let mut line = |what: &str, value: &str| {
-        let _ = writeln!(out, "{what:<15} {value}");
-    };
-    line("name", &model.name);
-    line("file", &model.file.display().to_string());
-    line("size", &format!("{:.2} GB", model.bytes as f64 / 1e9));
+    let mut sheet = Sheet::default();
+    sheet.put("name", &model.name, "name", json!(model.name));
+    sheet.put("file", model.file.display().to_string(), "file", json!(model.file));
+    sheet.put("size", gb(model.bytes), "bytes", json!(model.bytes));
     if let Some(quant) = &model.quant {
-        line("quantisation", quant);
+        sheet.put("quantisation", quant, "quantisation", json!(quant));
     }
-    if let Some(header) = &model.header {
-        line("architecture", header.architecture().unwrap_or("?"));
-        line("context", &header.own("context_length").map_or_else(|| "?".into(), |tokens| format!("{tokens} tokens")));
-        line("template", if header.chat_template().is_some() { "its own" } else { "none" });
+    if let Some(facts) = Facts::of(&model)? {
+        from_header(&mut sheet, &facts);
     }
-    if let Some(needs) = Needs::of(&model) {
-        let context = model.header.as_ref().and_then(Header::context).unwrap_or(4096).min(4096);
-        line("KV", &format!("{} bytes a token", needs.kv_per_token));
-        line("memory", &format!("{:.2} GB with {context} tokens of context", needs.at(context) as f64 / 1e9));
+    memory(&mut sheet, &model);
+    let licence = model.entry.as_ref().and_then(|entry| entry.licence.clone());
+    let own = || model.header.as_ref()?.text("general.license").map(str::to_owned);
+    if let Some(licence) = licence.or_else(own) {
+        sheet.put("licence", &licence, "licence", json!(licence));
     }
-    for cached in prefix_lines(&paths, &model) {
-        line("prefix cache", &cached);
+    if let Some(draft) = model.entry.as_ref().and_then(|entry| entry.draft.as_ref()) {
+        let here =
+            registry.find(draft).is_ok_and(|draft| resolver.installed().iter().any(|own| own.entry.name == draft.name));
+        let words = if here { draft.clone() } else { format!("{draft} (not here; `qchat pull {draft}`)") };
+        sheet.put("draft", words, "draft", json!(draft));
     }
-    output::print_clean(&terminal, &out)?;
+    cached(&mut sheet, &paths, &model);
+    match args.output {
+        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&Value::Object(sheet.values))))?,
+        ListFormat::Text => {
+            let line = |(label, words): &(&str, String)| format!("{label:<15} {words}\n");
+            output::print_clean(&terminal, &sheet.lines.iter().map(line).collect::<String>())?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+fn from_header(sheet: &mut Sheet, facts: &Facts) {
+    sheet.put("architecture", &facts.architecture, "architecture", json!(facts.architecture));
+    let parameters = facts.census.all.elements;
+    sheet.put("parameters", count(parameters), "parameters", json!(parameters));
+    let mut types: Vec<_> = facts.census.types.iter().map(|(kind, tally)| (type_name(*kind), *tally)).collect();
+    types.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
+    let words = types.iter().map(|(name, tally)| format!("{name} {} in {} tensors", gb(tally.bytes), tally.tensors));
+    let object: Map<String, Value> = types
+        .iter()
+        .map(|(name, tally)| (name.clone(), json!({ "tensors": tally.tensors, "bytes": tally.bytes })))
+        .collect();
+    sheet.put("tensors", words.collect::<Vec<_>>().join(", "), "tensor_types", Value::Object(object));
+    sheet.put("read a token", gb(facts.read_per_token), "bytes_read_per_token", json!(facts.read_per_token));
+    if let Some(context) = facts.context {
+        sheet.put("context", format!("{context} tokens"), "context", json!(context));
+    }
+    sheet.put("template", &facts.template, "template", json!(facts.template));
+    sheet.put("tokenizer", &facts.tokenizer, "tokenizer", json!(facts.tokenizer));
+}
+
+fn memory(sheet: &mut Sheet, model: &Resolved) {
+    let Some(needs) = Needs::of(model) else { return };
+    let of_type =
+        |(name, bytes): (&str, f64)| (name.to_owned(), (needs.kv_per_token as f64 / 2.0 * bytes).round() as u64);
+    let kv: Vec<(String, u64)> = KV_TYPES.into_iter().map(of_type).collect();
+    let words = kv.iter().map(|(name, bytes)| format!("{name} {:.1} KiB", *bytes as f64 / 1024.0));
+    let object: Map<String, Value> = kv.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
+    sheet.put("KV a token", words.collect::<Vec<_>>().join(", "), "kv_bytes_per_token", Value::Object(object));
+    let context = model.header.as_ref().and_then(crate::models::Header::context).unwrap_or(CONTEXT).min(CONTEXT);
+    let needed = needs.at(context);
+    let free = free_device_memory().or_else(available);
+    let fits = free.map(|free| needed <= free);
+    let verdict = match (fits, free) {
+        (Some(true), Some(free)) => format!(", fits ({} free)", gb(free)),
+        (Some(false), Some(free)) => format!(", does not fit ({} free)", gb(free)),
+        _ => String::new(),
+    };
+    sheet.put("memory", format!("{} with {context} tokens{verdict}", gb(needed)), "memory_bytes", json!(needed));
+    sheet.values.insert("fits".into(), json!(fits));
+}
+
 /// What is cached of this model's prompts, and what that saved.
-fn prefix_lines(paths: &Paths, model: &crate::models::Resolved) -> Vec<String> {
+fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
     let content = Identity::of(model).and_then(|files| files.known(&paths.identities()));
     let store = Store::new(paths.prefixes(), Bounds::default());
     let inventory = Inventory::of(store.root());
-    let own =
-        inventory.about.iter().filter(|(_, about)| about.key.as_ref().map(|key| &key.content) == content.as_ref());
     let usage = store.usage(&inventory);
-    let mut lines = Vec::new();
-    for (state, about) in own.filter(|_| content.is_some()) {
+    let mut rows = Vec::new();
+    let own = |key: &Option<crate::prefix::StateKey>| key.as_ref().map(|key| &key.content) == content.as_ref();
+    for (state, about) in inventory.about.iter().filter(|(_, about)| content.is_some() && own(&about.key)) {
         let Some(used) = usage.get(state) else { continue };
-        lines.push(format!(
+        let words = format!(
             "{} tokens in {} blocks, {}, used {}",
             used.tokens,
             used.blocks,
             bytesize::ByteSize(used.bytes),
             ago(used.used)
-        ));
-        if about.spared.times > 0 {
-            lines.push(format!(
+        );
+        sheet.lines.push(("prefix cache", words));
+        let spared = &about.spared;
+        if spared.times > 0 {
+            let words = format!(
                 "{} tokens came from it in {} answers, which saved about {:.1} s of reading",
-                about.spared.tokens, about.spared.times, about.spared.seconds
-            ));
+                spared.tokens, spared.times, spared.seconds
+            );
+            sheet.lines.push(("prefix cache", words));
         }
+        rows.push(json!({ "blocks": used.blocks, "tokens": used.tokens, "bytes": used.bytes, "spared": spared }));
     }
-    if lines.is_empty() { vec!["nothing".into()] } else { lines }
+    if rows.is_empty() {
+        sheet.lines.push(("prefix cache", "nothing".into()));
+    }
+    sheet.values.insert("prefix_cache".into(), json!(rows));
+}
+
+fn gb(bytes: u64) -> String {
+    if bytes < 10_000_000 { format!("{:.1} MB", bytes as f64 / 1e6) } else { format!("{:.2} GB", bytes as f64 / 1e9) }
+}
+
+/// A number of parameters as people say it.
+fn count(number: u64) -> String {
+    match number {
+        0..1_000_000 => format!("{number}"),
+        1_000_000..1_000_000_000 => format!("{:.0} million", number as f64 / 1e6),
+        _ => format!("{:.2} billion", number as f64 / 1e9),
+    }
 }

@@ -6,6 +6,7 @@
 mod bytes;
 #[cfg(test)]
 pub(super) mod sample;
+mod tensors;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
 
 pub(super) use bytes::{Bytes, TEXT};
+pub use tensors::{Census, Tally, type_name};
 
 /// Why a file is not a usable GGUF.
 #[derive(Debug, thiserror::Error)]
@@ -68,12 +70,13 @@ pub struct Array {
 pub struct Header {
     pub version: u32,
     pub tensors: u64,
+    /// What the tensors are, of this file alone.
+    pub census: Census,
     values: BTreeMap<String, Value>,
 }
 
 /// Sanity bound: the largest keys of real files have a few dozen bytes.
 const MAX_KEY: u64 = 1 << 16;
-const MAX_DIMS: u32 = 4;
 /// The smallest tensor entry: name length, dimension count, type, offset.
 const MIN_TENSOR_ENTRY: u64 = 8 + 4 + 4 + 8;
 /// The smallest key-value entry: key length, type, one byte.
@@ -115,19 +118,20 @@ impl Header {
             let value = bytes.value(kind, 0)?;
             values.insert(key, value);
         }
-        let header = Self { version, tensors, values };
+        let mut header = Self { version, tensors, values, census: Census::default() };
         let alignment = header.unsigned("general.alignment").unwrap_or(32);
-        let end = tensor_data_end(&mut bytes, tensors, alignment)?;
+        let (census, end) = Census::take(&mut bytes, tensors, alignment)?;
         if end > len {
             return Err(HeaderError::Truncated(format!("the tensors need {end} bytes and the file has {len}")));
         }
+        header.census = census;
         Ok(header)
     }
 
     /// A header that nobody read.
     #[cfg(test)]
     pub(super) fn of_values(values: impl IntoIterator<Item = (String, Value)>) -> Self {
-        Self { version: 3, tensors: 1, values: values.into_iter().collect() }
+        Self { version: 3, tensors: 1, census: Census::default(), values: values.into_iter().collect() }
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -192,59 +196,6 @@ pub(super) fn open(path: &Path) -> Result<(BufReader<File>, u64), HeaderError> {
         return Err(HeaderError::NotGguf);
     }
     Ok((BufReader::with_capacity(1 << 16, file), meta.len()))
-}
-
-/// Where the last tensor ends, from the list of tensors that follows the values.
-fn tensor_data_end(bytes: &mut Bytes<impl BufRead + Seek>, tensors: u64, alignment: u64) -> Result<u64, HeaderError> {
-    if !alignment.is_power_of_two() {
-        return Err(HeaderError::Damaged(format!("an alignment of {alignment}")));
-    }
-    let overflow = || HeaderError::Damaged("a tensor's size is out of range".into());
-    let mut end = 0u64;
-    for _ in 0..tensors {
-        let name = bytes.text(MAX_KEY)?;
-        let dims = bytes.u32()?;
-        if dims > MAX_DIMS {
-            return Err(HeaderError::Damaged(format!("tensor {name} has {dims} dimensions")));
-        }
-        let mut elements = 1u64;
-        for _ in 0..dims {
-            elements = elements.checked_mul(bytes.u64()?).ok_or_else(overflow)?;
-        }
-        let kind = bytes.u32()?;
-        let offset = bytes.u64()?;
-        // Types newer than this table are left to llama.cpp; only their offset is checked.
-        let size = match block_size(kind) {
-            Some((block, size)) => (elements / block).checked_mul(size).ok_or_else(overflow)?,
-            None => 0,
-        };
-        end = end.max(offset.checked_add(size).ok_or_else(overflow)?);
-    }
-    let data = bytes.at().next_multiple_of(alignment);
-    data.checked_add(end).ok_or_else(overflow)
-}
-
-/// Elements and bytes of one block of a tensor type (ggml.h, enum `ggml_type`).
-fn block_size(kind: u32) -> Option<(u64, u64)> {
-    Some(match kind {
-        0 | 26 => (1, 4),
-        1 | 25 | 30 => (1, 2),
-        2 => (32, 18),
-        3 => (32, 20),
-        6 => (32, 22),
-        7 => (32, 24),
-        8 => (32, 34),
-        10 => (256, 84),
-        11 => (256, 110),
-        12 => (256, 144),
-        13 => (256, 176),
-        14 => (256, 210),
-        24 => (1, 1),
-        27 | 28 => (1, 8),
-        20 => (32, 18),
-        39 => (32, 17),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

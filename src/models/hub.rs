@@ -14,6 +14,10 @@ use super::registry::FileSpec;
 /// The quantisation where none is named.
 pub(super) const DEFAULT_QUANT: &str = "Q4_K_M";
 
+/// Where a repository does not have that one, in this order: those nearest to it in size.
+const PREFERRED: [&str; 10] =
+    [DEFAULT_QUANT, "Q4_K_S", "Q4_K_L", "Q4_K_XL", "Q5_K_M", "Q4_0", "MXFP4", "Q6_K", "Q8_0", "F16"];
+
 /// The folder of one repository.
 pub(super) struct HubRepo {
     folder: PathBuf,
@@ -82,6 +86,27 @@ pub(super) fn is_complete(path: &Path, spec: &FileSpec) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && right(meta.len()))
 }
 
+/// Every model in a cache, the first part of split ones: the address that reaches it, its file, its bytes.
+pub(super) fn list(cache: &Path) -> Vec<(String, PathBuf, u64)> {
+    let mut all = Vec::new();
+    for repo in files_in(cache) {
+        let name = repo.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(name) = name.strip_prefix("models--").map(|name| name.replacen("--", "/", 1)) else { continue };
+        let snapshots = files_in(&repo.join("snapshots"));
+        let files = snapshots.flat_map(|snapshot| files_in(&snapshot).map(move |file| (snapshot.clone(), file)));
+        for (snapshot, file) in files {
+            let Some(own) = file.strip_prefix(&snapshot).ok().and_then(Path::to_str) else { continue };
+            let first = !own.contains("-of-") || own.contains("-00001-of-");
+            if let Some(meta) = file.metadata().ok().filter(|meta| meta.is_file() && is_gguf(own) && first) {
+                all.push((format!("hf:{name}/{own}"), file.clone(), meta.len()));
+            }
+        }
+    }
+    all.sort();
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
+}
+
 fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
@@ -90,6 +115,23 @@ pub(super) fn is_gguf(name: &str) -> bool {
     let is_named = Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     let name = name.to_lowercase();
     is_named && !name.contains("mmproj") && !name.contains("imatrix")
+}
+
+/// Of a repository's files those of `quant`, else of the first preferred one, else the only model; with the quantisation.
+///
+/// # Errors
+/// What there is instead of one model.
+pub(super) fn pick(all: &[String], quant: Option<&str>) -> Result<(Option<String>, Vec<String>), &'static str> {
+    if let Some(quant) = quant {
+        return Ok((Some(quant.to_owned()), of_quant(all, quant)?));
+    }
+    for quant in PREFERRED {
+        match of_quant(all, quant) {
+            Err("no files") => {}
+            found => return Ok((Some(quant.to_owned()), found?)),
+        }
+    }
+    Ok((None, of_quant(all, "")?))
 }
 
 /// Of a repository's files those of one quantisation; a split model's parts all together, in order.
@@ -133,7 +175,9 @@ mod tests {
         let files = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let all = files(&["README.md", "m-Q8_0.gguf", "mmproj-Q8_0.gguf", "m-q4_k_m.gguf", "m-Q4_K_S.gguf"]);
         assert_eq!(of_quant(&all, "q8_0"), Ok(files(&["m-Q8_0.gguf"])));
-        assert_eq!(of_quant(&all, DEFAULT_QUANT), Ok(files(&["m-q4_k_m.gguf"])));
+        assert_eq!(pick(&all, None), Ok((Some("Q4_K_M".into()), files(&["m-q4_k_m.gguf"]))));
+        assert_eq!(pick(&files(&["m.gguf", "README.md"]), None), Ok((None, files(&["m.gguf"]))));
+        assert_eq!(pick(&files(&["a.gguf", "b.gguf"]), None), Err("several files"));
         assert_eq!(of_quant(&all, "Q5_K_M"), Err("no files"));
         assert_eq!(of_quant(&all, "Q4_K"), Err("several files"));
         assert_eq!(of_quant(&files(&["../x-Q8_0.gguf"]), "Q8_0"), Err("no files"));

@@ -40,6 +40,9 @@ pub struct Entry {
     pub draft: Option<String>,
     /// A named chat template in place of the file's own.
     pub template: Option<String>,
+    /// One for a file that has none.
+    #[serde(skip)]
+    pub fallback_template: Option<String>,
     /// A system prompt, where nothing else says one.
     pub system: Option<String>,
     #[serde(default)]
@@ -78,7 +81,7 @@ impl SamplingDefaults {
 }
 
 /// One place where a model's files can be had.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// A Hugging Face repository, `owner/name`.

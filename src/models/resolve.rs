@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::fetch::{self, Fetcher};
 use super::gguf::Header;
-use super::hub::{DEFAULT_QUANT, HubRepo, is_complete};
+use super::hub::{self, DEFAULT_QUANT, HubRepo, is_complete};
 use super::inspect;
+use super::lmstudio;
+use super::ollama::{self, Ollama};
+use super::receipts::Receipt;
 use super::registry::{Entry, FileSpec, Registry, Source};
 use crate::error::{Error, Result};
 use crate::paths::Paths;
@@ -42,6 +45,16 @@ pub struct Installed<'a> {
     pub quant: Option<String>,
 }
 
+/// A model that another program keeps.
+#[derive(Clone, Debug)]
+pub struct Elsewhere {
+    /// What `qchat run` takes for it.
+    pub name: String,
+    pub file: PathBuf,
+    pub bytes: u64,
+    pub owner: &'static str,
+}
+
 /// Finds models.
 pub struct Resolver<'a> {
     pub registry: &'a Registry,
@@ -57,8 +70,8 @@ impl Resolver<'_> {
         if let Some(address) = model.strip_prefix("hf:") {
             return Ok(Target::Entry(Box::new(hf_entry(address)?)));
         }
-        if model.starts_with("ollama:") {
-            return Err(Error::model("models of Ollama cannot be named yet").hint("give the path of its blob file"));
+        if let Some(address) = model.strip_prefix("ollama:") {
+            return Ok(Target::Entry(Box::new(ollama::find(address)?)));
         }
         let path = Path::new(model);
         let looks_like_path = model.contains(['/', '\\']) || model.to_lowercase().ends_with(".gguf");
@@ -129,6 +142,8 @@ impl Resolver<'_> {
         entry.sources.iter().find_map(|source| Some((source, self.files_of(entry, source)?)))
     }
 
+    /// In the Hugging Face cache, in LM Studio's folder, among Ollama's blobs, in qchat's own folder: the first place that has
+    /// all of them.
     fn files_of(&self, entry: &Entry, source: &Source) -> Option<Vec<PathBuf>> {
         if let Some(path) = &source.path {
             return Some(vec![expand_home(path)]).filter(|paths| paths[0].exists());
@@ -137,17 +152,50 @@ impl Resolver<'_> {
         match &source.hf {
             Some(repo) if source.files.is_empty() => {
                 let quant = source.quant.as_deref().unwrap_or(DEFAULT_QUANT);
-                HubRepo::new(&self.paths.hugging_face(), repo).find_quant(revision, quant)
+                let hub = HubRepo::new(&self.paths.hugging_face(), repo).find_quant(revision, quant);
+                // A repository may have no such quantisation: then what was picked when it was fetched.
+                let picked = || {
+                    let files = Receipt::read(self.paths, &entry.name)?.files.into_iter().collect::<Vec<_>>();
+                    (source.quant.is_none() && files.iter().all(|file| file.is_file())).then_some(files)
+                };
+                hub.or_else(|| lmstudio::find_quant(repo, quant)).or_else(picked).filter(|files| !files.is_empty())
             }
-            Some(repo) => HubRepo::new(&self.paths.hugging_face(), repo).find(revision, &source.files),
+            Some(repo) => {
+                let hub = HubRepo::new(&self.paths.hugging_face(), repo).find(revision, &source.files);
+                hub.or_else(|| lmstudio::find(repo, &source.files)).or_else(|| blobs_of_ollama(&source.files))
+            }
             None if source.files.is_empty() => None,
             None => {
                 let folder = self.paths.models().join(&entry.name);
                 let file = |spec: &FileSpec| Some(folder.join(&spec.name)).filter(|path| is_complete(path, spec));
-                source.files.iter().map(file).collect()
+                source.files.iter().map(file).collect::<Option<_>>().or_else(|| blobs_of_ollama(&source.files))
             }
         }
     }
+
+    /// Models on this disk that no registry entry means, by the name that reaches them.
+    pub fn elsewhere(&self) -> Vec<Elsewhere> {
+        let known: Vec<PathBuf> = self.installed().into_iter().filter_map(|own| own.file.canonicalize().ok()).collect();
+        let mut all: Vec<Elsewhere> = Vec::new();
+        for (name, file, bytes) in Ollama::all().iter().flat_map(Ollama::list) {
+            all.push(Elsewhere { name: format!("ollama:{name}"), file, bytes, owner: "Ollama" });
+        }
+        for (file, bytes) in lmstudio::list() {
+            all.push(Elsewhere { name: file.display().to_string(), file, bytes, owner: "LM Studio" });
+        }
+        for (name, file, bytes) in hub::list(&self.paths.hugging_face()) {
+            all.push(Elsewhere { name, file, bytes, owner: "Hugging Face" });
+        }
+        all.retain(|own| own.file.canonicalize().is_ok_and(|file| !known.contains(&file)));
+        all
+    }
+}
+
+/// Files by their digests among what Ollama has; a split model's parts must lie beside each other, which blobs do not.
+fn blobs_of_ollama(files: &[FileSpec]) -> Option<Vec<PathBuf>> {
+    let [file] = files else { return None };
+    let digest = file.sha256.as_deref()?;
+    Ollama::all().iter().find_map(|own| own.blob_of(digest, file.bytes)).map(|blob| vec![blob])
 }
 
 impl Resolved {
@@ -207,7 +255,7 @@ fn hf_entry(address: &str) -> Result<Entry> {
         Some(file) => vec![FileSpec { name: file.to_owned(), bytes: None, sha256: None }],
         None => Vec::new(),
     };
-    let source = Source { hf: Some(format!("{owner}/{repo}")), revision: None, pip: None, path: None, quant, files };
+    let source = Source { hf: Some(format!("{owner}/{repo}")), quant, files, ..Source::default() };
     Ok(Entry { name: format!("hf:{address}"), sources: vec![source], ..Entry::default() })
 }
 

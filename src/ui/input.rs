@@ -1,7 +1,7 @@
 //! Where a prompt comes from: stdin, files, the command line; joined so that the document comes first and many
 //! questions about it share their beginning.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,17 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 pub fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()
+}
+
+/// Asks on the terminal; only a y is a yes.
+///
+/// # Errors
+/// When the terminal cannot be read.
+pub fn confirms(question: &str) -> Result<bool> {
+    let mut answer = String::new();
+    let _ = write!(io::stderr(), "{} [y/N] ", super::clean::line(question));
+    io::stdin().read_line(&mut answer).map_err(|error| Error::failed(format!("stdin cannot be read: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// All of stdin as text.

@@ -39,8 +39,9 @@ fn described(reply: Reply, bytes: &[u8]) -> Reply {
 /// The bytes from where they were asked for.
 fn ranged(request: &Request, bytes: &[u8]) -> Reply {
     let Some(from) = request.from() else { return Reply::body(200, bytes) };
-    let range = format!("bytes {from}-{}/{}", bytes.len() - 1, bytes.len());
-    Reply::body(206, &bytes[from..]).with("content-range", range)
+    let last = request.to().map_or(bytes.len() - 1, |to| to.min(bytes.len() - 1));
+    let range = format!("bytes {from}-{last}/{}", bytes.len());
+    Reply::body(206, &bytes[from..=last]).with("content-range", range)
 }
 
 fn online(sandbox: &Sandbox, server: &Server) -> Command {
@@ -172,6 +173,10 @@ fn faulty(
     Server::start(move |request| {
         let answer = |request: &Request| {
             let reply = if ranges { ranged(request, &whole) } else { Reply::body(200, &whole) };
+            // One byte is asked for what the hub says of the file.
+            if request.to() == Some(0) {
+                return reply;
+            }
             if transfers.fetch_add(1, Ordering::SeqCst) == 0 { fault(reply) } else { reply }
         };
         match request.path.as_str() {
@@ -192,15 +197,11 @@ fn a_transfer_that_was_cut_goes_on_where_it_stopped() {
     for (ranges, direct) in [(true, false), (true, true), (false, false)] {
         let sandbox = Sandbox::new();
         let server = faulty(&bytes, move |reply| Reply { cut: Some(half), ..reply }, ranges, direct);
-        pull_refused(&pull(&sandbox, &server));
-        assert_eq!(files_below(&repo(&sandbox)), std::slice::from_ref(&unfinished));
-        let kept = std::fs::metadata(repo(&sandbox).join(&unfinished)).unwrap().len() as usize;
-        assert!(kept > 0 && kept <= half, "{kept}");
-        holds_nothing(&sandbox);
-        let before = server.seen().len();
-        answered(&pull(&sandbox, &server));
-        let asked = server.seen().split_off(before);
-        assert_eq!(asked.last().unwrap().from(), Some(kept), "ranges {ranges}, direct {direct}");
+        let output = pull(&sandbox, &server);
+        answered(&output);
+        assert!(stderr(&output).contains("going on at"), "{}", stderr(&output));
+        let asked = server.seen().last().unwrap().from().unwrap();
+        assert!(asked > 0 && asked <= half, "{asked}, ranges {ranges}, direct {direct}");
         assert_eq!(std::fs::read(repo(&sandbox).join("blobs").join(&digest)).unwrap(), *bytes);
         assert!(!repo(&sandbox).join(&unfinished).exists());
     }
@@ -254,7 +255,7 @@ fn a_token_goes_to_the_hub_and_to_nobody_else() {
     let tokens = |server: &Server| -> Vec<Option<String>> {
         server.seen().iter().map(|request| request.header("authorization").map(str::to_owned)).collect()
     };
-    assert_eq!(tokens(&server), vec![Some("Bearer hf_secret".to_owned()); 2]);
+    assert_eq!(tokens(&server), vec![Some("Bearer hf_secret".to_owned()); 3]);
     assert_eq!(tokens(&content), [None]);
     assert!(!stderr(&output).contains("hf_secret"));
 }

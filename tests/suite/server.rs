@@ -19,7 +19,12 @@ impl Request {
 
     /// The first byte that a range asks for.
     pub fn from(&self) -> Option<usize> {
-        self.header("range")?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+        self.header("range")?.strip_prefix("bytes=")?.split('-').next()?.parse().ok()
+    }
+
+    /// The last byte that a range asks for, where it names one.
+    pub fn to(&self) -> Option<usize> {
+        self.header("range")?.split('-').nth(1)?.parse().ok()
     }
 }
 

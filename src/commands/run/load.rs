@@ -92,7 +92,9 @@ impl Loader<'_> {
             error => Error::model(format!("{} cannot be loaded: {error}", resolved.file.display())),
         })?;
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: self.settings.threads };
-        let template = resolved.entry.as_ref().and_then(|entry| entry.template.as_deref());
+        let own = model.chat_template().is_some();
+        let named = |entry: &'_ Entry| entry.template.clone().or(entry.fallback_template.clone().filter(|_| !own));
+        let template = resolved.entry.as_ref().and_then(named);
         let trained = model.trained_context();
         if let Some(asked) = self.settings.n_ctx.filter(|asked| *asked > trained) {
             self.terminal
@@ -101,7 +103,7 @@ impl Loader<'_> {
         let mut speaker = if self.settings.raw {
             Speaker::without_template(model, limits, self.interrupt.clone())
         } else {
-            Speaker::new(model, template, limits, self.interrupt.clone())?
+            Speaker::new(model, template.as_deref(), limits, self.interrupt.clone())?
         };
         if speaker.template_from() == Some(TemplateFrom::Fallback) {
             self.terminal.warn("the model brings no chat template; ChatML is used");

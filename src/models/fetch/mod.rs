@@ -3,16 +3,16 @@
 //! A file appears under its name only when it is complete and its sha256 is right; before that it has another name.
 
 mod hf;
+mod http;
+mod incoming;
 mod patient;
 mod pip;
+mod transfer;
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest, Sha256};
-
-use super::registry::{Entry, FileSpec, Source};
+use super::receipts::Receipt;
+use super::registry::{Entry, Source};
 use crate::error::{Error, Kind, Result};
 use crate::interrupt::Interrupt;
 use crate::paths::Paths;
@@ -54,14 +54,19 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
         let fetched = match (&source.hf, &source.pip, fetcher.only) {
             (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, paths, fetcher),
             (None, Some(spec), Only::Any | Only::Pip) => {
-                pip::fetch(spec, source, &paths.models().join(&entry.name), fetcher)
-                    .map(|files| (source.clone(), files))
+                pip::fetch(spec, source, paths, &entry.name, fetcher).map(|files| (source.clone(), files))
             }
             (None, None, _) if source.path.is_some() => Err(Error::model("there is no such file")),
             _ => continue,
         };
         match fetched {
-            Ok(fetched) => return Ok(fetched),
+            Ok(fetched) => {
+                // Only noted: what cannot be noted cannot be deleted by `qchat rm`, and nothing else.
+                if let Err(error) = Receipt::write(paths, entry, &fetched.1) {
+                    fetcher.progress.note(&error.to_string());
+                }
+                return Ok(fetched);
+            }
             Err(error) if error.kind() == Kind::Interrupted => return Err(error),
             Err(error) => {
                 let reason = format!("{}: {error}", source.label());
@@ -81,91 +86,29 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
         .hint("check the network (HF_ENDPOINT names a mirror), or give the path of a .gguf file"))
 }
 
-/// A file that is being written: hashed on the way, renamed when it is right, kept for resuming only where asked.
-struct Incoming {
-    file: File,
-    path: PathBuf,
-    hash: Sha256,
-    bytes: u64,
-}
-
-impl Incoming {
-    /// Opens `path` and takes up what is there already.
-    fn resume(path: PathBuf) -> Result<Self> {
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| cannot_write(&path, &e))?;
-        // Held until it is dropped: two processes that wrote into one file would spoil it for both.
-        if file.try_lock().is_err() {
-            return Err(Error::model("another qchat is fetching this file").hint("wait for it, then try again"));
-        }
-        let mut hash = Sha256::new();
-        let bytes = std::io::copy(&mut file, &mut hash).map_err(|e| cannot_write(&path, &e))?;
-        Ok(Self { file, path, hash, bytes })
-    }
-
-    fn restart(&mut self) -> Result<()> {
-        self.file
-            .set_len(0)
-            .and_then(|()| std::io::Seek::rewind(&mut self.file))
-            .map_err(|e| cannot_write(&self.path, &e))?;
-        self.hash = Sha256::new();
-        self.bytes = 0;
-        Ok(())
-    }
-
-    /// Appends all of `reader`.
-    fn append(&mut self, reader: &mut dyn Read, fetcher: &mut Fetcher) -> Result<()> {
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            if fetcher.interrupt.is_set() {
-                return Err(Error::interrupted());
-            }
-            let read = match reader.read(&mut buffer) {
-                Ok(read) => read,
-                Err(_) if fetcher.interrupt.is_set() => return Err(Error::interrupted()),
-                Err(error) => return Err(Error::model(format!("the transfer broke off: {error}"))),
-            };
-            if read == 0 {
-                return Ok(());
-            }
-            self.file.write_all(&buffer[..read]).map_err(|e| cannot_write(&self.path, &e))?;
-            self.hash.update(&buffer[..read]);
-            self.bytes += read as u64;
-            fetcher.progress.at(self.bytes);
-        }
-    }
-
-    /// Checks size and digest, then gives the file its name. What is wrong is deleted. Answers the sha256.
-    fn complete(self, wanted: &FileSpec, name: impl FnOnce(&str) -> PathBuf) -> Result<(String, PathBuf)> {
-        let digest = hex(&self.hash.finalize());
-        let wrong = match (wanted.bytes, &wanted.sha256) {
-            (Some(bytes), _) if bytes != self.bytes => Some(format!("it has {} bytes instead of {bytes}", self.bytes)),
-            (_, Some(sha256)) if *sha256 != digest => Some(format!("its sha256 is {digest} instead of {sha256}")),
-            _ => None,
+/// What fetching an entry would bring: from where, and how many bytes where that is known.
+///
+/// # Errors
+/// When no source of it can be used.
+pub fn would_fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Result<(String, Option<u64>)> {
+    let mut last = None;
+    for source in &entry.sources {
+        let sized = match (&source.hf, &source.pip, fetcher.only) {
+            (Some(repo), _, Only::Any | Only::Hf) => hf::sizes(repo, source, paths, fetcher),
+            (None, Some(_), Only::Any | Only::Pip) => Ok(source.clone()),
+            _ => continue,
         };
-        if let Some(wrong) = wrong {
-            let _ = std::fs::remove_file(&self.path);
-            return Err(Error::model(format!("{} came out wrong: {wrong}", wanted.name)));
+        match sized {
+            Ok(source) => {
+                let known = source.files.iter().all(|file| file.bytes.is_some());
+                return Ok((source.label(), known.then(|| source.bytes())));
+            }
+            // Its size is known without it.
+            Err(_) if source.bytes() > 0 => return Ok((source.label(), Some(source.bytes()))),
+            Err(error) => last = Some(error),
         }
-        let target = name(&digest);
-        self.file.sync_all().map_err(|e| cannot_write(&self.path, &e))?;
-        drop(self.file);
-        std::fs::rename(&self.path, &target).map_err(|e| cannot_write(&target, &e))?;
-        Ok((digest, target))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Err(last.unwrap_or_else(|| Error::model(format!("{} has no source that may be used", entry.name))))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {

@@ -8,8 +8,18 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
 const LOOK: Duration = Duration::from_millis(30);
-/// A transfer that brings nothing for this long is given up; what came is kept.
-const SILENCE: Duration = Duration::from_secs(60);
+
+/// Waits, unless a Ctrl-C comes.
+pub(super) fn pause(time: Duration, interrupt: &Interrupt) -> Result<()> {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        if interrupt.is_set() {
+            return Err(Error::interrupted());
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+    Ok(())
+}
 
 /// Does `work` in a thread and waits for it or for Ctrl-C.
 pub(super) fn wait_for<T: Send + 'static>(
@@ -34,11 +44,13 @@ pub(super) fn wait_for<T: Send + 'static>(
 pub(super) struct Patient {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: io::Cursor<Vec<u8>>,
+    /// What brings nothing for this long is given up.
+    silence: Duration,
     interrupt: Interrupt,
 }
 
 impl Patient {
-    pub(super) fn new(mut reader: impl Read + Send + 'static, interrupt: Interrupt) -> Self {
+    pub(super) fn new(mut reader: impl Read + Send + 'static, silence: Duration, interrupt: Interrupt) -> Self {
         // A few chunks ahead, so that hashing and writing overlap with the network.
         let (sender, chunks) = mpsc::sync_channel(4);
         std::thread::spawn(move || {
@@ -54,7 +66,7 @@ impl Patient {
                 }
             }
         });
-        Self { chunks, chunk: io::Cursor::default(), interrupt }
+        Self { chunks, chunk: io::Cursor::default(), silence, interrupt }
     }
 
     fn next(&self) -> io::Result<Vec<u8>> {
@@ -66,8 +78,8 @@ impl Patient {
                 Err(RecvTimeoutError::Timeout) if self.interrupt.is_set() => {
                     return Err(io::Error::other("interrupted"));
                 }
-                Err(RecvTimeoutError::Timeout) if began.elapsed() > SILENCE => {
-                    return Err(io::Error::other(format!("nothing came for {} s", SILENCE.as_secs())));
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > self.silence => {
+                    return Err(io::Error::other(format!("nothing came for {} s", self.silence.as_secs_f64())));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }

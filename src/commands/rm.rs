@@ -1,0 +1,60 @@
+//! `qchat rm`: models that qchat fetched, and nothing else.
+
+use std::process::ExitCode;
+
+use crate::cli::RmArgs;
+use crate::error::{Error, Result};
+use crate::models::{Receipt, Registry, Resolver, Target};
+use crate::paths::Paths;
+use crate::ui::input;
+use crate::ui::output::Terminal;
+
+pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
+    let terminal = Terminal::new(&args.ui);
+    let paths = Paths::from_env()?;
+    let registry = Registry::load(&paths.user_registry())?;
+    let resolver = Resolver { registry: &registry, paths: &paths };
+    // All or none: what must not go is said before anything goes.
+    let receipts = args.models.iter().map(|model| receipt(&resolver, model)).collect::<Result<Vec<_>>>()?;
+    for receipt in &receipts {
+        let removal = receipt.removal();
+        let size = format!("{:.2} GB", removal.bytes as f64 / 1e9);
+        if args.dry_run {
+            terminal.reply(&format!("{} ({size}):", receipt.name));
+            removal.files.iter().for_each(|file| terminal.reply(&format!("  {}", file.display())));
+            continue;
+        }
+        let question = format!("delete {} ({size})?", receipt.name);
+        if !args.yes && input::stdin_is_terminal() && !input::confirms(&question)? {
+            terminal.reply(&format!("{} stays", receipt.name));
+            continue;
+        }
+        receipt.remove(&paths)?;
+        terminal.reply(&format!("{} is deleted ({size})", receipt.name));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The receipt of a model, or why it stays.
+fn receipt(resolver: &Resolver, model: &str) -> Result<Receipt> {
+    let target = resolver.target(model)?;
+    let Target::Entry(entry) = &target else {
+        return Err(Error::usage(format!("{model} is a file of yours; qchat deletes only what it fetched")));
+    };
+    let receipt = Receipt::read(resolver.paths, &entry.name).filter(|receipt| !receipt.removal().files.is_empty());
+    let own_folder = resolver.paths.models().join(&entry.name);
+    match (receipt, resolver.here(&target)?) {
+        (Some(receipt), _) => Ok(receipt),
+        // Fetched before there were receipts: the folder is qchat's own.
+        (None, Some(here)) if here.file.starts_with(&own_folder) => {
+            Ok(Receipt { name: entry.name.clone(), files: here.files().into_iter().collect() })
+        }
+        (None, Some(here)) => Err(Error::usage(format!(
+            "{} was fetched by another program and stays: {}",
+            entry.name,
+            here.file.display()
+        ))
+        .hint("delete it with that program")),
+        (None, None) => Err(Error::usage(format!("{} is not on this disk", entry.name))),
+    }
+}
