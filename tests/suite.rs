@@ -11,6 +11,10 @@ mod talks;
 mod answers;
 #[path = "suite/bad_input.rs"]
 mod bad_input;
+#[path = "suite/cache_commands.rs"]
+mod cache_commands;
+#[path = "suite/chats.rs"]
+mod chats;
 #[path = "suite/downloads.rs"]
 mod downloads;
 #[path = "suite/draft_accounts.rs"]

@@ -64,6 +64,20 @@ impl Pty {
         Self { master: pair.master, writer, child, seen, reader: Some(reader), answered: 0 }
     }
 
+    /// `qchat run ARGS...` in 120 columns, at its first prompt.
+    pub fn run(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let pty = Self::command(sandbox, (40, 120), &[&[env!("CARGO_BIN_EXE_qchat"), "run"], args].concat(), &[]);
+        pty.at_prompt();
+        pty
+    }
+
+    /// Types a line and waits for these rows behind it, and a prompt.
+    pub fn says(&mut self, line: &str, rows: &[&str]) {
+        self.line(line);
+        let typed = format!(">>> {line}");
+        self.ends_with(&[&[typed.as_str()], rows, &[">>>"]].concat());
+    }
+
     /// `qchat run MODEL ARGS...` in 80 columns, at its first prompt.
     pub fn talk(sandbox: &Sandbox, model: &Path, args: &[&str]) -> Self {
         Self::talk_in(sandbox, (40, 80), model, args)
@@ -94,6 +108,13 @@ impl Pty {
     pub fn interrupt(&self) {
         let pid = self.child.process_id().unwrap().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+
+    /// SIGKILL, as when the machine takes the memory back: nothing can be done about it.
+    pub fn kill(mut self) {
+        let pid = self.child.process_id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        let _ = self.child.wait();
     }
 
     pub fn resize(&self, rows: u16, cols: u16) {
