@@ -16,6 +16,8 @@ pub enum Event {
         created: String,
         model: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         system: Option<String>,
     },
     Message {
@@ -38,8 +40,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
+    /// The file is that of a model without an entry, which its name does not find again.
     Model {
         name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
     },
     /// A setting, as `/set` takes it.
     Set {
@@ -75,6 +80,8 @@ impl Decoded {
 pub struct Past {
     pub created: String,
     pub model: String,
+    /// The model's file, where it has no entry.
+    pub file: Option<String>,
     pub conversation: Conversation,
     /// Settings, the last value of each.
     pub settings: Vec<(String, String)>,
@@ -89,8 +96,8 @@ impl Past {
     /// Takes in what happened next.
     pub fn happen(&mut self, event: Event) {
         match event {
-            Event::Begin { created, model, system, .. } => {
-                (self.created, self.model) = (created, model);
+            Event::Begin { created, model, file, system, .. } => {
+                (self.created, self.model, self.file) = (created, model, file);
                 self.conversation.system = system;
             }
             Event::Message { message, decoded } => {
@@ -117,7 +124,7 @@ impl Past {
                 }
             }
             Event::System { text } => self.conversation.system = text,
-            Event::Model { name } => self.model = name,
+            Event::Model { name, file } => (self.model, self.file) = (name, file),
             Event::Set { name, value } => {
                 self.settings.retain(|(own, _)| *own != name);
                 self.settings.push((name, value));
@@ -149,6 +156,7 @@ mod tests {
                 version: VERSION,
                 created: "now".into(),
                 model: "m".into(),
+                file: None,
                 system: Some("Be brief.".into()),
             },
             Event::Set { name: "temperature".into(), value: "0".into() },

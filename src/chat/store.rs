@@ -236,9 +236,9 @@ impl Chat {
 }
 
 /// The first event of a chat.
-pub fn begun(model: &str, system: Option<&str>) -> Event {
+pub fn begun(model: &str, file: Option<String>, system: Option<&str>) -> Event {
     let created = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Event::Begin { version: VERSION, created, model: model.to_owned(), system: system.map(str::to_owned) }
+    Event::Begin { version: VERSION, created, model: model.to_owned(), file, system: system.map(str::to_owned) }
 }
 
 fn create(folder: &Path, name: &ChatName) -> Result<File> {
@@ -356,7 +356,7 @@ mod tests {
         let chats = Chats::new(folder.path().join("chats"));
         let mut chat = chats.begin();
         let told = ["one", "two\nlines", "three 世界 🎉"];
-        chat.append(&[begun("m", Some("s"))]).unwrap();
+        chat.append(&[begun("m", None, Some("s"))]).unwrap();
         told.iter().for_each(|text| chat.append(&[user(text)]).unwrap());
         let path = chat.name().file(&chats.folder);
         drop(chat);
@@ -393,8 +393,8 @@ mod tests {
         let chats = Chats::new(folder.path().to_owned());
         let mut first = chats.open(&name("x")).unwrap().chat;
         let mut second = chats.open(&name("x")).unwrap().chat;
-        first.append(&[begun("m", None)]).unwrap();
-        assert!(second.append(&[begun("m", None)]).unwrap_err().to_string().contains("another qchat"));
+        first.append(&[begun("m", None, None)]).unwrap();
+        assert!(second.append(&[begun("m", None, None)]).unwrap_err().to_string().contains("another qchat"));
         assert!(chats.open(&name("x")).unwrap_err().to_string().contains("another qchat"));
         assert!(chats.remove(&name("x")).is_err());
         assert!(chats.read(&name("x")).is_ok());
@@ -409,9 +409,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let chats = Chats::new(folder.path().to_owned());
         let mut a = chats.open(&name("a")).unwrap().chat;
-        a.append(&[begun("m", None), user("of a")]).unwrap();
+        a.append(&[begun("m", None, None), user("of a")]).unwrap();
         let mut b = chats.open(&name("b")).unwrap().chat;
-        b.append(&[begun("m", None)]).unwrap();
+        b.append(&[begun("m", None, None)]).unwrap();
         assert!(b.rename(name("a")).is_err());
         b.rename(name("c")).unwrap();
         b.append(&[user("of b")]).unwrap();

@@ -163,6 +163,12 @@ pub(super) fn free_memory() -> Option<u64> {
 }
 
 impl Loaded {
+    /// The file of a model that was named by it, from wherever it is named again.
+    pub(super) fn own_file(&self) -> Option<String> {
+        let file = self.entry.is_none().then(|| std::path::absolute(&self.resolved.file).ok()).flatten()?;
+        file.into_os_string().into_string().ok()
+    }
+
     /// The system prompt: typed, else the entry's, else the configured one.
     pub(super) fn system(&self, settings: &Settings) -> Option<String> {
         let own = || self.entry.as_ref()?.system.clone();

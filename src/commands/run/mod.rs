@@ -40,7 +40,9 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
             return Err(Error::usage("--chat and --continue are for talks in a terminal").hint("leave the prompt out"));
         }
     };
-    let past_model = opened.as_ref().map(|opened| opened.past.model.as_str()).filter(|name| !name.is_empty());
+    let past = opened.as_ref().map(|opened| &opened.past);
+    let past_model =
+        past.map(|past| past.file.as_ref().unwrap_or(&past.model).as_str()).filter(|name| !name.is_empty());
     let named = settings.model.as_deref().or(past_model).or(settings.config_model.as_deref());
     let name = resolver.default_name(named);
     // An unknown name is said before anybody waits for a pipe.

@@ -81,7 +81,9 @@ impl Talk<'_> {
         self.kept.ends = past.ends;
         if past.model != self.loaded.name {
             self.say(&format!("(this chat was with {}; it goes on with {})", past.model, self.loaded.name));
-            self.happened(Event::Model { name: self.loaded.name.clone() });
+        }
+        if (&past.model, &past.file) != (&self.loaded.name, &self.loaded.own_file()) {
+            self.happened(self.model_event());
         }
         self.recapitulate();
     }
@@ -112,7 +114,11 @@ impl Talk<'_> {
     pub(super) fn other_model(&mut self) {
         self.kept.vocabulary = None;
         self.kept.decoded.clear();
-        self.happened(Event::Model { name: self.loaded.name.clone() });
+        self.happened(self.model_event());
+    }
+
+    fn model_event(&self) -> Event {
+        Event::Model { name: self.loaded.name.clone(), file: self.loaded.own_file() }
     }
 
     /// Notes what happened; it is written at once where the chat has a file already.
@@ -168,7 +174,8 @@ impl Talk<'_> {
         let mut events = std::mem::take(&mut self.kept.pending);
         let Some(chat) = &mut self.kept.chat else { return };
         if !chat.is_on_disk() {
-            events.insert(0, chat::begun(&self.loaded.name, self.conversation.system.as_deref()));
+            events
+                .insert(0, chat::begun(&self.loaded.name, self.loaded.own_file(), self.conversation.system.as_deref()));
         }
         if let Err(error) = chat.append(&events) {
             self.kept.chat = None;
