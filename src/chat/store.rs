@@ -80,6 +80,7 @@ pub struct Chat {
     folder: PathBuf,
     name: ChatName,
     file: Option<File>,
+    begun: bool,
 }
 
 /// A chat that was opened, with what was in it.
@@ -112,7 +113,7 @@ impl Chats {
 
     /// A new chat under a name made of the time.
     pub fn begin(&self) -> Chat {
-        Chat { folder: self.folder.clone(), name: ChatName::of_now(&self.folder), file: None }
+        Chat { folder: self.folder.clone(), name: ChatName::of_now(&self.folder), file: None, begun: false }
     }
 
     /// Opens a chat for itself alone; one that is not there yet is empty.
@@ -121,11 +122,11 @@ impl Chats {
     /// When it is open elsewhere, damaged, or cannot be used.
     pub fn open(&self, name: &ChatName) -> Result<Opened> {
         let path = name.file(&self.folder);
-        let chat = |file| Chat { folder: self.folder.clone(), name: name.clone(), file };
+        let chat = |file, begun| Chat { folder: self.folder.clone(), name: name.clone(), file, begun };
         let mut file = match File::options().read(true).append(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Opened { chat: chat(None), past: Past::default(), torn: 0 });
+                return Ok(Opened { chat: chat(None, false), past: Past::default(), torn: 0 });
             }
             Err(error) => return Err(unusable(name, &error)),
         };
@@ -140,7 +141,7 @@ impl Chats {
         if bytes[..sound].last().is_some_and(|byte| *byte != b'\n') {
             file.write_all(b"\n").map_err(|error| unusable(name, &error))?;
         }
-        Ok(Opened { chat: chat(Some(file)), past, torn })
+        Ok(Opened { chat: chat(Some(file), past != Past::default()), past, torn })
     }
 
     /// Reads a chat, also one that is open elsewhere.
@@ -183,6 +184,11 @@ impl Chat {
         self.file.is_some()
     }
 
+    /// Whether it has its first event; a file that was torn early has none.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Appends what happened and syncs it.
     ///
     /// # Errors
@@ -206,7 +212,9 @@ impl Chat {
         file.write_all(&lines).and_then(|()| file.sync_data()).map_err(|error| {
             let _ = file.set_len(before);
             unusable(&name, &error)
-        })
+        })?;
+        self.begun = true;
+        Ok(())
     }
 
     /// Gives it another name, which no chat may have yet.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::Talk;
-use crate::chat::{self, Chat, ChatName, Chats, Decoded, Event, Message, Opened, Past, Role};
+use crate::chat::{self, Chat, ChatName, Chats, Conversation, Decoded, Event, Message, Opened, Past, Role};
 use crate::cli::Visibility;
 use crate::engine::Token;
 use crate::error::{Error, Result};
@@ -32,10 +32,13 @@ pub(in super::super) fn open(settings: &Settings, terminal: &Terminal) -> Result
     let chats = Chats::new(settings.paths.chats());
     let name = match &settings.chat {
         WhichChat::New => return Ok(Some(Opened { chat: chats.begin(), past: Past::default(), torn: 0 })),
-        WhichChat::Latest => chats.list().into_iter().next().map(|own| own.name).ok_or_else(|| {
-            Error::usage("there is no chat to continue")
-                .hint("a talk is kept as a chat by itself: begin one with `qchat run`")
-        })?,
+        // One that was killed before its first word has nothing to take up.
+        WhichChat::Latest => {
+            chats.list().into_iter().find(|own| own.bytes > 0).map(|own| own.name).ok_or_else(|| {
+                Error::usage("there is no chat to continue")
+                    .hint("a talk is kept as a chat by itself: begin one with `qchat run`")
+            })?
+        }
         WhichChat::Named(name) => ChatName::new(name)?,
     };
     open_named(&chats, &name, terminal).map(Some)
@@ -58,7 +61,7 @@ impl Kept {
 impl Talk<'_> {
     /// Takes up a chat where it was left.
     pub(super) fn take_up(&mut self, past: Past) {
-        if past.created.is_empty() {
+        if past == Past::default() {
             return;
         }
         let typed = self.loader.settings.system.clone();
@@ -173,7 +176,7 @@ impl Talk<'_> {
     fn write(&mut self) {
         let mut events = std::mem::take(&mut self.kept.pending);
         let Some(chat) = &mut self.kept.chat else { return };
-        if !chat.is_on_disk() {
+        if !chat.has_begun() {
             events
                 .insert(0, chat::begun(&self.loaded.name, self.loaded.own_file(), self.conversation.system.as_deref()));
         }
@@ -218,6 +221,7 @@ impl Talk<'_> {
         let opened = open_named(&chats, &name, &self.loader.terminal)?;
         self.kept = Kept::new(Some(opened.chat));
         self.last = None;
+        self.conversation = Conversation::new(self.loaded.system(self.loader.settings));
         self.take_up(opened.past);
         Ok(())
     }
