@@ -137,6 +137,8 @@ impl Talk<'_> {
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         self.apply(name, value)?;
+        // Under one name, by which a flag is above it.
+        let name = if name == "temp" { "temperature" } else { name };
         self.happened(Event::Set { name: name.to_owned(), value: value.to_owned() });
         Ok(())
     }
