@@ -92,10 +92,16 @@ impl Talk<'_> {
         let loaded = self.loader.load(&target, FIRST_CONTEXT, Purpose::Talk, &self.wish)?;
         refuse_base_model(&loaded)?;
         // A system prompt that came with the old model goes with it; one that was typed stays.
-        if self.conversation.system == self.loaded.system(self.loader.settings) {
-            self.conversation.system = loaded.system(self.loader.settings);
+        let system = loaded.system(self.loader.settings);
+        let came_with_it = self.conversation.system == self.loaded.system(self.loader.settings);
+        if came_with_it && self.conversation.system != system {
+            self.conversation.system.clone_from(&system);
+            self.happened(Event::System { text: system });
         }
         let limit = self.loaded.speaker.session().limit();
+        self.leave();
+        // It says nothing of the new model.
+        self.last = None;
         self.loaded = loaded;
         (self.blocked, self.told_spared) = (None, false);
         self.other_model();
