@@ -303,9 +303,13 @@ fn replay(name: &ChatName, bytes: &[u8]) -> Result<(Past, usize)> {
             Ok(event) => past.happen(event),
             Err(_) if text.iter().all(u8::is_ascii_whitespace) => {}
             // What was being written when the power went.
-            Err(_) if last => return Ok((past, at)),
+            Err(_) if last && text == line => return Ok((past, at)),
             Err(error) => {
-                let message = format!("the chat '{name}' is damaged in line {}: {error}", number + 1);
+                // serde_json knows of one line only.
+                let what = error.to_string();
+                let what = what.split(" at line ").next().unwrap_or_default();
+                let message =
+                    format!("the chat '{name}' is damaged in line {}, column {}: {what}", number + 1, error.column());
                 return Err(Error::failed(message).hint("mend or delete that line"));
             }
         }

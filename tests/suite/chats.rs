@@ -579,7 +579,7 @@ fn a_damaged_line_is_named_and_nothing_is_destroyed() {
         fs::write(file(&sandbox, "x"), &damaged).unwrap();
         let (code, rows) = ends(&sandbox, &["--chat", "x"]);
         assert_eq!((code, rows.len()), (1, 1), "{rows:?}");
-        let error = format!("qchat: the chat 'x' is damaged in line {line}: ");
+        let error = format!("qchat: the chat 'x' is damaged in line {line}, column ");
         assert!(rows[0].starts_with(&error) && rows[0].ends_with("mend or delete that line"), "{rows:?}");
         assert!(!rows[0].contains("at line 1"), "{rows:?}");
         for command in ["show", "export"] {
