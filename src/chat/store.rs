@@ -81,6 +81,8 @@ pub struct Chat {
     name: ChatName,
     file: Option<File>,
     begun: bool,
+    /// Whether the time is its name, for which the next second does as well.
+    by_time: bool,
 }
 
 /// A chat that was opened, with what was in it.
@@ -113,7 +115,13 @@ impl Chats {
 
     /// A new chat under a name made of the time.
     pub fn begin(&self) -> Chat {
-        Chat { folder: self.folder.clone(), name: ChatName::of_now(&self.folder), file: None, begun: false }
+        Chat {
+            folder: self.folder.clone(),
+            name: ChatName::of_now(&self.folder),
+            file: None,
+            begun: false,
+            by_time: true,
+        }
     }
 
     /// Opens a chat for itself alone; one that is not there yet is empty.
@@ -122,7 +130,7 @@ impl Chats {
     /// When it is open elsewhere, damaged, or cannot be used.
     pub fn open(&self, name: &ChatName) -> Result<Opened> {
         let path = name.file(&self.folder);
-        let chat = |file, begun| Chat { folder: self.folder.clone(), name: name.clone(), file, begun };
+        let chat = |file, begun| Chat { folder: self.folder.clone(), name: name.clone(), file, begun, by_time: false };
         let mut file = match File::options().read(true).append(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -202,11 +210,18 @@ impl Chat {
             serde_json::to_writer(&mut lines, event).map_err(|error| Error::failed(error.to_string()))?;
             lines.push(b'\n');
         }
-        let name = self.name.clone();
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(create(&self.folder, &self.name)?),
+            none => loop {
+                match create(&self.folder, &self.name)? {
+                    Some(file) => break none.insert(file),
+                    // Two terminals that are opened at once begin in the same second.
+                    None if self.by_time => self.name = ChatName::of_now(&self.folder),
+                    None => return Err(open_elsewhere(&self.name)),
+                }
+            },
         };
+        let name = self.name.clone();
         let before =
             file.stream_position().and_then(|_| file.metadata()).map_err(|error| unusable(&name, &error))?.len();
         file.write_all(&lines).and_then(|()| file.sync_data()).map_err(|error| {
@@ -238,7 +253,7 @@ impl Chat {
         } else if new.exists() {
             return Err(taken());
         }
-        self.name = name;
+        (self.name, self.by_time) = (name, false);
         Ok(())
     }
 }
@@ -249,7 +264,8 @@ pub fn begun(model: &str, file: Option<String>, system: Option<&str>) -> Event {
     Event::Begin { version: VERSION, created, model: model.to_owned(), file, system: system.map(str::to_owned) }
 }
 
-fn create(folder: &Path, name: &ChatName) -> Result<File> {
+/// Makes the file of a chat; none where there is one.
+fn create(folder: &Path, name: &ChatName) -> Result<Option<File>> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     let mut options = File::options();
@@ -260,13 +276,12 @@ fn create(folder: &Path, name: &ChatName) -> Result<File> {
         builder.mode(0o700);
         options.mode(0o600);
     }
-    let made = builder.create(folder).and_then(|()| options.open(name.file(folder)));
-    let file = made.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => open_elsewhere(name),
-        _ => unusable(name, &error),
-    })?;
-    lock(&file, name)?;
-    Ok(file)
+    builder.create(folder).map_err(|error| unusable(name, &error))?;
+    match options.open(name.file(folder)) {
+        Ok(file) => lock(&file, name).map(|()| Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(unusable(name, &error)),
+    }
 }
 
 fn lock(file: &File, name: &ChatName) -> Result<()> {
