@@ -102,9 +102,9 @@ impl Session {
         self.limits.n_ctx
     }
 
-    /// Sets the limit. A context that is larger already stays, but is not used beyond it.
-    pub fn limit_context(&mut self, tokens: usize) {
-        self.limits.n_ctx = Some(tokens);
+    /// Sets the limit, or none. A context that is larger already stays, but is not used beyond it.
+    pub fn limit_context(&mut self, tokens: Option<usize>) {
+        self.limits.n_ctx = tokens;
     }
 
     /// The tokens of context there are now.

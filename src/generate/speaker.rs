@@ -81,8 +81,8 @@ impl Speaker {
         &mut self.session
     }
 
-    /// The most tokens that prompt and answer may have from now on.
-    pub fn limit_context(&mut self, tokens: usize) {
+    /// The most tokens that prompt and answer may have from now on; none is what the model was trained for.
+    pub fn limit_context(&mut self, tokens: Option<usize>) {
         self.session.limit_context(tokens);
     }
 

@@ -221,7 +221,7 @@ fn drafts_end_where_the_context_does() {
         assert_eq!(session.held().len(), 512);
         let account = cut.speculation.unwrap();
         assert!(trick == Trick::Wrong || account.accepted == account.proposed, "{length}: a draft ran over the edge");
-        session.limit_context(300);
+        session.limit_context(Some(300));
         let limited = answer(&mut session, &talk, settings(0.0, None));
         assert_eq!((talk.len() + limited.tokens.len(), limited.finish), (301, Finish::Length));
     }

@@ -106,10 +106,10 @@ fn the_end_of_the_context_ends_the_answer_and_says_so() {
     assert_eq!(cut.finish, Finish::Length);
     // Every position is used: the last token emitted is the one that found no room.
     assert_eq!(talk.len() + cut.tokens.len(), 513);
-    session.limit_context(256);
+    session.limit_context(Some(256));
     let limited = answer(&mut session, &talk, settings(0.0, None));
     assert_eq!((limited.finish, talk.len() + limited.tokens.len()), (Finish::Length, 257));
-    session.limit_context(512);
+    session.limit_context(Some(512));
     let too_long = session.answer(vec![Token(65); 512], settings(0.0, None), &mut Text::default()).unwrap_err();
     assert_eq!(too_long.kind(), Kind::TooLong);
     assert!(too_long.to_string().contains("512 tokens and the context holds 512: 1 too many"), "{too_long}");

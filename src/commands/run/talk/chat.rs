@@ -219,11 +219,23 @@ impl Talk<'_> {
             return Err(Error::usage(format!("there is no chat '{name}'")).hint("/load lists them"));
         }
         let opened = open_named(&chats, &name, &self.loader.terminal)?;
+        self.leave();
         self.kept = Kept::new(Some(opened.chat));
-        self.last = None;
-        self.conversation = Conversation::new(self.loaded.system(self.loader.settings));
+        self.begin_anew();
         self.take_up(opened.past);
         Ok(())
+    }
+
+    /// As a talk begins: nothing that was said or set in another one is left.
+    fn begin_anew(&mut self) {
+        let settings = self.loader.settings;
+        self.conversation = Conversation::new(self.loaded.system(settings));
+        self.sampling = settings.sampling.clone();
+        self.max_tokens = settings.max_tokens;
+        self.stops.clone_from(&settings.stops);
+        self.reasoning = super::visibility(self.loader);
+        self.loaded.speaker.limit_context(settings.n_ctx);
+        self.last = None;
     }
 
     /// Writes the talk to a file: JSON where its name ends so, else Markdown.

@@ -105,9 +105,7 @@ impl Talk<'_> {
         self.loaded = loaded;
         (self.blocked, self.told_spared) = (None, false);
         self.other_model();
-        if let Some(tokens) = limit {
-            self.loaded.speaker.limit_context(tokens);
-        }
+        self.loaded.speaker.limit_context(limit);
         self.say(&format!("the talk goes on with {}", self.title()));
         Ok(())
     }
@@ -167,7 +165,7 @@ impl Talk<'_> {
                 if tokens < LEAST_CONTEXT {
                     return Err(bad(format!("at least {LEAST_CONTEXT} is needed")));
                 }
-                self.loaded.speaker.limit_context(tokens);
+                self.loaded.speaker.limit_context(Some(tokens));
             }
             "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
             "reasoning" => {

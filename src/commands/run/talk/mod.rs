@@ -42,12 +42,7 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
         sampling: settings.sampling.clone(),
         max_tokens: settings.max_tokens,
         stops: settings.stops.clone(),
-        // A pipe gets no thoughts unless they are asked for.
-        reasoning: settings.reasoning.unwrap_or(if loader.terminal.stdout {
-            Visibility::Show
-        } else {
-            Visibility::Hide
-        }),
+        reasoning: visibility(loader),
         wish: settings.draft.clone(),
         blocked: None,
         told_spared: false,
@@ -61,6 +56,12 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
     let left = talk.until_left(&mut lines);
     talk.leave();
     left.map(|()| ExitCode::SUCCESS)
+}
+
+/// Of thoughts: a pipe gets none unless they are asked for.
+fn visibility(loader: &Loader) -> Visibility {
+    let usual = if loader.terminal.stdout { Visibility::Show } else { Visibility::Hide };
+    loader.settings.reasoning.unwrap_or(usual)
 }
 
 fn refuse_base_model(loaded: &Loaded) -> Result<()> {
