@@ -15,6 +15,14 @@ use crate::error::{Error, Result};
 const EXTENSION: &str = "jsonl";
 /// Leaves room for the extension in the 255 bytes that file systems allow.
 const LONGEST: usize = 200;
+/// Characters of a wrong name in an error.
+const SHOWN: usize = 40;
+
+/// Whether a character is obeyed or passed over by terminals, except for the joiners that emoji and some scripts need.
+fn is_hidden(c: char) -> bool {
+    let marks = ['\u{61c}', '\u{200b}', '\u{200e}', '\u{200f}', '\u{feff}'];
+    c.is_control() || marks.contains(&c) || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+}
 
 /// A checked name of a chat: one part of a path, and nothing that a terminal obeys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,8 +36,7 @@ impl ChatName {
             "it is empty"
         } else if text.len() > LONGEST {
             "it is too long"
-        } else if text.chars().any(|c| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'))
-        {
+        } else if text.chars().any(is_hidden) {
             "it has control characters"
         } else if text.contains(['/', '\\', ':', '*', '?', '"', '<', '>', '|']) {
             "it has characters that file names cannot have"
@@ -38,7 +45,11 @@ impl ChatName {
         } else {
             return Ok(Self(text.to_owned()));
         };
-        Err(Error::usage(format!("'{text}' cannot name a chat: {wrong}")).hint("take letters, digits, - and _"))
+        let mut shown: String = text.chars().filter(|c| !is_hidden(*c)).take(SHOWN).collect();
+        if text.chars().count() > SHOWN {
+            shown.push_str("...");
+        }
+        Err(Error::usage(format!("'{shown}' cannot name a chat: {wrong}")).hint("take letters, digits, - and _"))
     }
 
     /// One made of the time, which no chat has yet.
@@ -352,7 +363,7 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        for good in ["a", "work-2", "世界", "été 🎉", "a.b"] {
+        for good in ["a", "work-2", "世界", "été 🎉", "👨\u{200d}👩\u{200d}👧", "a.b"] {
             assert!(ChatName::new(good).is_ok(), "{good}");
         }
         for bad in [
@@ -371,6 +382,8 @@ mod tests {
             "x ",
             "a:b",
             "\u{202e}a",
+            "\u{2067}a",
+            "\u{feff}a",
         ] {
             assert!(ChatName::new(bad).is_err(), "{bad:?}");
         }
