@@ -104,8 +104,8 @@ fn prune(
         return Err(Error::failed("another qchat is pruning the prefix cache").hint("try again"));
     };
     terminal.reply(&format!(
-        "{} blocks deleted ({}), {} are left",
-        pruned.files,
+        "{} deleted ({}), {} are left",
+        output::count(pruned.files, "block"),
         bytesize::ByteSize(pruned.bytes),
         bytesize::ByteSize(pruned.left)
     ));
@@ -141,7 +141,7 @@ fn cannot_change(error: &std::io::Error) -> Error {
     Error::failed(format!("the prefix cache cannot be changed: {error}"))
 }
 
-fn seconds(time: SystemTime) -> u64 {
+pub(super) fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 

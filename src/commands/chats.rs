@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::cache::ago;
+use super::cache::{ago, seconds};
 use crate::chat::{self, ChatName, Chats, Past, Role};
 use crate::cli::{ChatsArgs, ChatsCommand, ExportFormat, ListFormat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::paths::Paths;
 use crate::prefix::{self, Found, Inventory, Name, Prune};
-use crate::ui::output::{self, Terminal};
+use crate::ui::output::{self, Terminal, count};
 
 /// Characters of a chat's first question in a list.
 const FIRST: usize = 48;
@@ -39,14 +39,26 @@ pub(super) fn run(args: &ChatsArgs) -> Result<ExitCode> {
             }
         }
         Some(ChatsCommand::Rm { names }) => {
-            let names = names.iter().map(|name| ChatName::new(name)).collect::<Result<Vec<_>>>()?;
+            let mut names = names.iter().map(|name| ChatName::new(name)).collect::<Result<Vec<_>>>()?;
+            names.sort();
+            names.dedup();
             // All or none: a name that is not there is said before anything goes.
-            let pasts = names.iter().map(|name| chats.read(name)).collect::<Result<Vec<_>>>()?;
+            let pasts = names.iter().map(|name| match chats.read(name) {
+                Err(error) if error.kind() == Kind::Usage => Err(error),
+                // One that is damaged can go too.
+                read => Ok(read.ok()),
+            });
+            let pasts = pasts.collect::<Result<Vec<_>>>()?;
             for (name, past) in names.iter().zip(pasts) {
                 chats.remove(name)?;
-                let blocks = forget(&paths, &chats, &past)?;
-                terminal
-                    .reply(&format!("{name} is deleted, and {blocks} blocks of the prefix cache that only it used"));
+                let Some(past) = past else {
+                    terminal.reply(&format!(
+                        "{name} is deleted; what it used of the prefix cache is not known (`qchat cache clear` deletes all)"
+                    ));
+                    continue;
+                };
+                let blocks = count(forget(&paths, &chats, &past)?, "block");
+                terminal.reply(&format!("{name} is deleted, and {blocks} of the prefix cache that only it used"));
             }
         }
     }
@@ -70,7 +82,14 @@ fn list(chats: &Chats, format: ListFormat, terminal: &Terminal) -> Result<()> {
         let words: Vec<&str> = first.split_whitespace().collect();
         let short: String = words.join(" ").chars().take(FIRST).collect();
         let _ = writeln!(out, "{name:<20}  {model:<20} {messages:>4} messages  {:<16}  {short}", ago(listed.used));
-        rows.push(json!({ "name": name, "model": model, "messages": messages, "first": first, "bytes": listed.bytes }));
+        rows.push(json!({
+            "name": name,
+            "model": model,
+            "messages": messages,
+            "first": first,
+            "bytes": listed.bytes,
+            "last_used": seconds(listed.used),
+        }));
     }
     match format {
         ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows)))),

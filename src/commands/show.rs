@@ -127,9 +127,9 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
     for (state, about) in inventory.about.iter().filter(|(_, about)| content.is_some() && own(&about.key)) {
         let Some(used) = usage.get(state) else { continue };
         let words = format!(
-            "{} tokens in {} blocks, {}, used {}",
-            used.tokens,
-            used.blocks,
+            "{} in {}, {}, used {}",
+            output::count(used.tokens, "token"),
+            output::count(used.blocks, "block"),
             bytesize::ByteSize(used.bytes),
             ago(used.used)
         );
@@ -137,8 +137,10 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
         let spared = &about.spared;
         if spared.times > 0 {
             let words = format!(
-                "{} tokens came from it in {} answers, which saved about {:.1} s of reading",
-                spared.tokens, spared.times, spared.seconds
+                "{} came from it in {}, which saved about {:.1} s of reading",
+                output::count(spared.tokens as usize, "token"),
+                output::count(spared.times as usize, "answer"),
+                spared.seconds
             );
             sheet.lines.push(("prefix cache", words));
         }

@@ -66,8 +66,9 @@ impl fmt::Display for Plan {
         if !self.loads() {
             return write!(f, "prefix cache: {} tokens are there, reading is cheaper than loading more", self.found);
         }
-        let blocks = self.to - self.from;
-        write!(f, "prefix cache: loading {blocks} blocks up to token {} (about {:.1} ms", self.tokens, ms(self.load))?;
+        let (blocks, load) = (self.to - self.from, ms(self.load));
+        let plural = if blocks == 1 { "" } else { "s" };
+        write!(f, "prefix cache: loading {blocks} block{plural} up to token {} (about {load:.1} ms", self.tokens)?;
         match self.prefill {
             Some(time) => write!(f, "; reading would take {:.0} ms)", ms(time)),
             None => write!(f, "; how fast this model reads is not known yet)"),

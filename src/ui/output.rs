@@ -77,6 +77,11 @@ impl Terminal {
     }
 }
 
+/// A number of things, in words.
+pub fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// One line on stderr. Nobody has to be listening there.
 fn say(prefix: &str, line: &str) {
     let _ = writeln!(io::stderr(), "{prefix}{}", clean::line(line));
@@ -109,10 +114,17 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
                 lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
             let message = said.join(" ");
             let message = message.trim_start_matches("error: ");
-            report(&Error::usage(message).hint("`qchat run --help` lists what can be given"));
+            report(&Error::usage(message).hint(format!("`{} --help` lists what can be given", command_of(&text))));
             ExitCode::from(Kind::Usage.exit_code())
         }
     }
+}
+
+/// The command that clap's error is about, by its line on usage.
+fn command_of(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).unwrap_or("qchat run");
+    let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    usage.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" ")
 }
 
 /// clap's own text; without styles where it does not go to a terminal, whatever the environment says.
