@@ -18,8 +18,8 @@ pub(super) fn run(args: &CacheArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
     let paths = Paths::from_env()?;
     match &args.command {
-        None => list(&paths, ListFormat::Text),
-        Some(CacheCommand::List { output }) => list(&paths, *output),
+        None => list(&paths, &terminal, ListFormat::Text),
+        Some(CacheCommand::List { output }) => list(&paths, &terminal, *output),
         Some(CacheCommand::Verify) => verify(&paths, &terminal),
         Some(CacheCommand::Prune { max_size, max_age, model }) => {
             prune(&paths, &terminal, (*max_size, *max_age), model.as_deref())
@@ -28,7 +28,7 @@ pub(super) fn run(args: &CacheArgs) -> Result<ExitCode> {
     }
 }
 
-fn list(paths: &Paths, format: ListFormat) -> Result<ExitCode> {
+fn list(paths: &Paths, terminal: &Terminal, format: ListFormat) -> Result<ExitCode> {
     let store = Store::new(paths.prefixes(), Bounds::default());
     let inventory = Inventory::of(store.root());
     let by_state: BTreeMap<Name, Usage> = store.usage(&inventory);
@@ -59,7 +59,7 @@ fn list(paths: &Paths, format: ListFormat) -> Result<ExitCode> {
     match format {
         ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows))))?,
         ListFormat::Text if out.is_empty() => output::print("the prefix cache is empty\n")?,
-        ListFormat::Text => output::print(&out)?,
+        ListFormat::Text => output::print_clean(terminal, &out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -443,7 +443,7 @@ fn control_sequences_of_a_models_name_do_not_reach_the_terminal() {
     let mut pty = Pty::command(&sandbox, (40, 120), &[env!("CARGO_BIN_EXE_qchat"), "cache"], &[]);
     assert_eq!(pty.wait_exit(), 0);
     assert!(
-        pty.rows()[0].starts_with("ab  ") && !String::from_utf8_lossy(&pty.bytes()).contains("]52"),
+        pty.rows()[0].starts_with("ab ") && !String::from_utf8_lossy(&pty.bytes()).contains("]52"),
         "{:?}",
         pty.rows()
     );
