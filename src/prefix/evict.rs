@@ -2,7 +2,7 @@
 //! shared prefixes live longest. One process at a time; others leave it to that one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -162,7 +162,7 @@ pub fn prune(root: &Path, prune: &Prune) -> io::Result<Option<Pruned>> {
     if !root.exists() {
         return Ok(Some(Pruned::default()));
     }
-    let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
+    let lock = super::layout::private_file().truncate(false).open(root.join("lock"))?;
     if lock.try_lock().is_err() {
         return Ok(None);
     }

@@ -110,6 +110,15 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
+/// How a file for this user alone is opened to be written.
+pub(super) fn private_file() -> std::fs::OpenOptions {
+    let mut options = std::fs::File::options();
+    options.create(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {

@@ -351,7 +351,8 @@ impl Drop for Store {
 fn mark_as_cache(root: &Path) -> io::Result<()> {
     const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
         # This folder is a cache of qchat: what was read of prompts and talks. `qchat cache clear` empties it.\n";
-    std::fs::write(root.join("CACHEDIR.TAG"), TAG)
+    let mut file = layout::private_file().truncate(true).open(root.join("CACHEDIR.TAG"))?;
+    io::Write::write_all(&mut file, TAG.as_bytes())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
