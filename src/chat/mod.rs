@@ -12,5 +12,5 @@ pub use conversation::{Conversation, Message, Role};
 pub use events::{Decoded, Event, Past};
 pub use export::{json, markdown};
 pub use named::named;
-pub use store::{Chat, ChatName, Chats, Listed, Opened, begun};
+pub use store::{Chat, ChatName, Chats, Listed, Opened, begun, now};
 pub use template::{Marked, Template};

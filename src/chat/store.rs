@@ -269,9 +269,13 @@ impl Chat {
     }
 }
 
+/// The time as a chat has it.
+pub fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// The first event of a chat.
-pub fn begun(model: &str, file: Option<String>, system: Option<&str>) -> Event {
-    let created = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+pub fn begun(created: String, model: &str, file: Option<String>, system: Option<&str>) -> Event {
     Event::Begin { version: VERSION, created, model: model.to_owned(), file, system: system.map(str::to_owned) }
 }
 
@@ -396,7 +400,7 @@ mod tests {
         let chats = Chats::new(folder.path().join("chats"));
         let mut chat = chats.begin();
         let told = ["one", "two\nlines", "three 世界 🎉"];
-        chat.append(&[begun("m", None, Some("s"))]).unwrap();
+        chat.append(&[begun(now(), "m", None, Some("s"))]).unwrap();
         told.iter().for_each(|text| chat.append(&[user(text)]).unwrap());
         let path = chat.name().file(&chats.folder);
         drop(chat);
@@ -433,8 +437,8 @@ mod tests {
         let chats = Chats::new(folder.path().to_owned());
         let mut first = chats.open(&name("x")).unwrap().chat;
         let mut second = chats.open(&name("x")).unwrap().chat;
-        first.append(&[begun("m", None, None)]).unwrap();
-        assert!(second.append(&[begun("m", None, None)]).unwrap_err().to_string().contains("another qchat"));
+        first.append(&[begun(now(), "m", None, None)]).unwrap();
+        assert!(second.append(&[begun(now(), "m", None, None)]).unwrap_err().to_string().contains("another qchat"));
         assert!(chats.open(&name("x")).unwrap_err().to_string().contains("another qchat"));
         assert!(chats.remove(&name("x")).is_err());
         assert!(chats.read(&name("x")).is_ok());
@@ -449,9 +453,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let chats = Chats::new(folder.path().to_owned());
         let mut a = chats.open(&name("a")).unwrap().chat;
-        a.append(&[begun("m", None, None), user("of a")]).unwrap();
+        a.append(&[begun(now(), "m", None, None), user("of a")]).unwrap();
         let mut b = chats.open(&name("b")).unwrap().chat;
-        b.append(&[begun("m", None, None)]).unwrap();
+        b.append(&[begun(now(), "m", None, None)]).unwrap();
         assert!(b.rename(name("a")).is_err());
         b.rename(name("c")).unwrap();
         b.append(&[user("of b")]).unwrap();

@@ -120,11 +120,13 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The command that clap's error is about, by its line on usage.
+/// The command that clap's error is about, by its line on usage; an error about a value has none.
 fn command_of(text: &str) -> String {
-    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).unwrap_or("qchat run");
     let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
-    usage.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" ")
+    match text.lines().find_map(|line| line.trim().strip_prefix("Usage:")) {
+        Some(usage) => usage.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" "),
+        None => std::env::args().nth(1).map_or_else(|| "qchat".into(), |command| format!("qchat {command}")),
+    }
 }
 
 /// clap's own text; without styles where it does not go to a terminal, whatever the environment says.

@@ -10,7 +10,7 @@ use crate::engine::Token;
 use crate::error::{Error, Result};
 use crate::generate::{End, vocabulary_digest};
 use crate::settings::{Settings, WhichChat};
-use crate::ui::output::Terminal;
+use crate::ui::output::{Terminal, count};
 
 /// The chat that a talk is kept in.
 pub(super) struct Kept {
@@ -18,6 +18,7 @@ pub(super) struct Kept {
     chat: Option<Chat>,
     /// What happened and waits for something that is worth a file.
     pending: Vec<Event>,
+    created: Option<String>,
     vocabulary: Option<String>,
     /// The ids that the file ends with.
     decoded: Vec<i32>,
@@ -52,9 +53,15 @@ fn open_named(chats: &Chats, name: &ChatName, terminal: &Terminal) -> Result<Ope
     Ok(opened)
 }
 
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = word.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
 impl Kept {
     pub(super) fn new(chat: Option<Chat>) -> Self {
-        Self { chat, pending: Vec::new(), vocabulary: None, decoded: Vec::new(), ends: Vec::new() }
+        Self { chat, pending: Vec::new(), created: None, vocabulary: None, decoded: Vec::new(), ends: Vec::new() }
     }
 }
 
@@ -62,6 +69,9 @@ impl Talk<'_> {
     /// Takes up a chat where it was left.
     pub(super) fn take_up(&mut self, past: Past) {
         if past == Past::default() {
+            if let WhichChat::Named(_) = self.loader.settings.chat {
+                self.say(&format!("chat {} begins", self.chat_name()));
+            }
             return;
         }
         let typed = self.loader.settings.system.clone();
@@ -82,6 +92,7 @@ impl Talk<'_> {
             self.loaded.speaker.session_mut().take_up(past.decoded.into_iter().map(Token).collect());
         }
         self.kept.ends = past.ends;
+        self.kept.created = Some(past.created).filter(|created| !created.is_empty());
         if past.model != self.loaded.name {
             self.say(&format!("(this chat was with {}; it goes on with {})", past.model, self.loaded.name));
         }
@@ -94,13 +105,16 @@ impl Talk<'_> {
     /// The end of what was said, so that one knows where one is.
     fn recapitulate(&self) {
         let messages = self.conversation.messages();
-        self.say(&format!("chat {}, {} messages so far", self.chat_name(), messages.len()));
+        self.say(&format!("chat {}, {} so far", self.chat_name(), count(messages.len(), "message")));
         let last_question = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         for message in &messages[last_question.min(messages.len())..] {
             let mark = if message.role == Role::User { ">>> " } else { "" };
             for (number, line) in message.content.trim_end().lines().enumerate() {
                 self.say(&format!("{}{line}", if number == 0 { mark } else { "" }));
             }
+        }
+        if messages.last().is_some_and(|message| message.role == Role::User) {
+            self.say("(not answered; /retry answers it)");
         }
     }
 
@@ -177,8 +191,9 @@ impl Talk<'_> {
         let mut events = std::mem::take(&mut self.kept.pending);
         let Some(chat) = &mut self.kept.chat else { return };
         if !chat.has_begun() {
-            events
-                .insert(0, chat::begun(&self.loaded.name, self.loaded.own_file(), self.conversation.system.as_deref()));
+            let created = self.kept.created.get_or_insert_with(chat::now).clone();
+            let (name, file) = (&self.loaded.name, self.loaded.own_file());
+            events.insert(0, chat::begun(created, name, file, self.conversation.system.as_deref()));
         }
         if let Err(error) = chat.append(&events) {
             self.kept.chat = None;
@@ -188,28 +203,35 @@ impl Talk<'_> {
 
     /// Gives the chat a name.
     pub(super) fn save_as(&mut self, name: Option<&str>) -> Result<()> {
-        let Some(chat) = &mut self.kept.chat else {
-            return Err(Error::usage("nothing is kept of this talk").hint("begin it without --private"));
-        };
+        let not_kept = self.not_kept();
+        let Some(chat) = &mut self.kept.chat else { return Err(not_kept) };
         if let Some(name) = name {
             chat.rename(ChatName::new(name)?)?;
         }
-        let line = format!("this talk is kept as {} (`qchat run --chat {}` takes it up)", chat.name(), chat.name());
+        let name = chat.name().to_string();
+        let line = format!("this talk is kept as {name} (`qchat run --chat {}` takes it up)", quoted(&name));
         self.reply(&line);
         Ok(())
+    }
+
+    fn not_kept(&self) -> Error {
+        let error = Error::usage("nothing is kept of this talk");
+        if self.loader.settings.private { error.hint("begin it without --private") } else { error }
     }
 
     /// Goes on with another chat.
     pub(super) fn load_chat(&mut self, name: Option<&str>) -> Result<()> {
         let chats = Chats::new(self.loader.settings.paths.chats());
         let Some(name) = name else {
-            for listed in chats.list() {
-                self.reply(&listed.name.to_string());
+            let all = chats.list();
+            if all.is_empty() {
+                self.reply("there are no chats yet");
             }
+            all.iter().for_each(|listed| self.reply(&listed.name.to_string()));
             return Ok(());
         };
         if self.kept.chat.is_none() {
-            return Err(Error::usage("nothing is kept of this talk").hint("begin it without --private"));
+            return Err(self.not_kept());
         }
         let name = ChatName::new(name)?;
         if name.to_string() == self.chat_name() {
@@ -240,10 +262,10 @@ impl Talk<'_> {
 
     /// Writes the talk to a file: JSON where its name ends so, else Markdown.
     pub(super) fn export(&self, file: Option<&str>) -> Result<()> {
-        let name = self.chat_name();
+        let name = self.kept.chat.as_ref().map_or_else(|| "chat".into(), |chat| chat.name().to_string());
         let file = file.map_or_else(|| format!("{name}.md"), str::to_owned);
         let past = Past {
-            created: jiff::Zoned::now().strftime("%Y-%m-%d %H:%M").to_string(),
+            created: self.kept.created.clone().unwrap_or_else(chat::now),
             model: self.loaded.name.clone(),
             conversation: self.conversation.clone(),
             ..Past::default()
