@@ -43,8 +43,8 @@ pub struct Cached {
     whole: Vec<PathBuf>,
     /// What is being read for a context that does not exist yet.
     coming: Option<Coming>,
-    /// What was last saved or loaded: a chat's blocks can be found from it.
-    end: Option<End>,
+    /// What was saved or loaded: a chat's blocks can be found from it.
+    ends: Vec<End>,
 }
 
 struct Last {
@@ -156,12 +156,19 @@ impl Cached {
             tail: None,
             whole: Vec::new(),
             coming: None,
-            end: None,
+            ends: Vec::new(),
         }
     }
 
-    pub fn end(&self) -> Option<&End> {
-        self.end.as_ref()
+    /// The last blocks of what was saved or loaded since they were last taken.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        std::mem::take(&mut self.ends)
+    }
+
+    fn ended(&mut self, end: End) {
+        if !self.ends.contains(&end) {
+            self.ends.push(end);
+        }
     }
 
     /// The part of the store for contexts of `n_ctx` tokens.
@@ -171,7 +178,7 @@ impl Cached {
             let name = key.name();
             let about = self.store.about(name);
             self.state = Some((key, name, about));
-            (self.tail, self.end) = (None, None);
+            self.tail = None;
             self.whole.clear();
             self.given.clear();
         }
@@ -290,9 +297,13 @@ impl Cached {
     /// Remembers what a longer tail makes useless: an entry that was loaded, if all of it was used.
     fn note(&mut self, state: Name, path: PathBuf, header: Header, used: usize) {
         let block = Name::block(state, header.parent, &header.tokens);
-        self.end = Some(End { state, parent: header.parent, block });
+        // The rest of one that was used in part is somebody else's.
+        let is_whole = header.kind == Kind::Whole || header.first + header.tokens.len() <= used;
+        if is_whole || header.parent != state {
+            self.ended(End { state, parent: header.parent, block: if is_whole { block } else { header.parent } });
+        }
         match header.kind {
-            Kind::Block if header.first + header.tokens.len() <= used => self.tail = Some(Last { path, header }),
+            Kind::Block if is_whole => self.tail = Some(Last { path, header }),
             Kind::Block => self.tail = None,
             Kind::Whole => self.whole.push(path),
         }
@@ -332,7 +343,7 @@ impl Cached {
         held: &[Token],
     ) -> Result<Saved, EngineError> {
         let mut saved = Saved::default();
-        let mut parent = state;
+        let (mut parent, mut end) = (state, None);
         let mut first = 0;
         for run in held.chunks(block) {
             let header = Header { state, parent, kind: Kind::Block, first, tokens: run.to_vec() };
@@ -352,11 +363,12 @@ impl Cached {
                 self.store.put(header, payload, replaces);
             }
             if !is_tail || run.len() >= LEAST {
-                self.end = Some(End { state, parent, block: name });
+                end = Some(End { state, parent, block: name });
             }
             parent = name;
             first += run.len();
         }
+        end.into_iter().for_each(|end| self.ended(end));
         Ok(saved)
     }
 
@@ -369,7 +381,7 @@ impl Cached {
     ) -> Result<Saved, EngineError> {
         let header = Header { state, parent: state, kind: Kind::Whole, first: 0, tokens: held };
         let block = Name::block(state, state, &header.tokens);
-        self.end = Some(End { state, parent: state, block });
+        self.ended(End { state, parent: state, block });
         if !self.given.insert(block) || self.store.has(&header) {
             return Ok(Saved::default());
         }

@@ -51,9 +51,9 @@ impl Kv {
         self.cached.is_some()
     }
 
-    /// The last block of what was saved or loaded.
-    pub(super) fn end(&self) -> Option<&End> {
-        self.cached.as_ref().and_then(Cached::end)
+    /// The last blocks of what was saved or loaded.
+    pub(super) fn take_ends(&mut self) -> Vec<End> {
+        self.cached.as_mut().map_or_else(Vec::new, Cached::take_ends)
     }
 
     pub(super) fn model(&self) -> &Arc<dyn Model> {

@@ -73,10 +73,10 @@ impl Session {
         self.decoded = decoded;
     }
 
-    /// The last blocks of what was saved or loaded, of the model and of its draft.
-    pub fn ends(&self) -> Vec<End> {
-        let draft = self.speculator.as_ref().and_then(Speculator::end);
-        self.kv.end().into_iter().chain(draft).cloned().collect()
+    /// The last blocks of what was saved or loaded since they were last taken, of the model and of its draft.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        let draft = self.speculator.as_mut().map_or_else(Vec::new, Speculator::take_ends);
+        [self.kv.take_ends(), draft].concat()
     }
 
     pub fn model(&self) -> &Arc<dyn Model> {

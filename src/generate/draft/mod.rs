@@ -104,9 +104,9 @@ pub trait Drafter {
     }
     /// Puts what it has read of the first `upto` tokens into the prefix cache.
     fn save(&mut self, _upto: usize) {}
-    /// The last block of that.
-    fn end(&self) -> Option<&End> {
-        None
+    /// The last blocks of that.
+    fn take_ends(&mut self) -> Vec<End> {
+        Vec::new()
     }
 }
 

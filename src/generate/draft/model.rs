@@ -267,10 +267,10 @@ impl Drafter for ModelDrafter {
         }
     }
 
-    fn end(&self) -> Option<&End> {
-        match &self.state {
-            State::Ready(kv) => kv.end(),
-            _ => None,
+    fn take_ends(&mut self) -> Vec<End> {
+        match &mut self.state {
+            State::Ready(kv) => kv.take_ends(),
+            _ => Vec::new(),
         }
     }
 }

@@ -59,9 +59,9 @@ impl Speculator {
         self.drafters.iter_mut().flatten().for_each(|drafter| drafter.save(upto));
     }
 
-    /// The last block of what a drafter saved.
-    pub fn end(&self) -> Option<&End> {
-        self.drafters.iter().flatten().find_map(|drafter| drafter.end())
+    /// The last blocks of what drafters saved.
+    pub fn take_ends(&mut self) -> Vec<End> {
+        self.drafters.iter_mut().flatten().flat_map(|drafter| drafter.take_ends()).collect()
     }
 
     /// A round in which there is nothing to draft for.

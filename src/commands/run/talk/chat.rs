@@ -178,7 +178,7 @@ impl Talk<'_> {
     /// Notes where the chat ends in the prefix cache.
     pub(super) fn saved(&mut self) {
         let words = |end: End| [end.state.to_string(), end.parent.to_string(), end.block.to_string()];
-        let ends: Vec<_> = self.loaded.speaker.session().ends().into_iter().map(words).collect();
+        let ends: Vec<_> = self.loaded.speaker.session_mut().take_ends().into_iter().map(words).collect();
         let new: Vec<_> = ends.into_iter().filter(|end| !self.kept.ends.contains(end)).collect();
         if !new.is_empty() && self.kept.chat.as_ref().is_some_and(Chat::is_on_disk) {
             self.kept.ends.extend(new.clone());

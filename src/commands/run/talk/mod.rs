@@ -154,8 +154,8 @@ impl Talk<'_> {
     fn leave(&mut self) {
         if let Some((answer, _)) = &self.last {
             self.loader.save(&mut self.loaded, answer, When::AtOnce);
-            self.saved();
         }
+        self.saved();
     }
 
     fn ask(&mut self, message: String) -> Result<()> {
