@@ -150,7 +150,7 @@ fn another_model_takes_the_talk_over_and_a_missing_one_does_not() {
     pty.wait_for("qchat: ./broken.script cannot be loaded");
     pty.at_prompt();
     pty.line("/model ./slow.script");
-    pty.at_work();
+    pty.wait_for("loading slow");
     pty.send(CTRL_C);
     pty.ends_with(&["(stopped)", ">>>"]);
     pty.line("/model");
