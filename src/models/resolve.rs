@@ -11,7 +11,7 @@ use super::ollama::{self, Ollama};
 use super::receipts::Receipt;
 use super::registry::{Entry, FileSpec, Registry, Source};
 use crate::error::{Error, Result};
-use crate::paths::Paths;
+use crate::paths::{Paths, expand_home};
 
 /// What a MODEL argument means.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,10 +73,10 @@ impl Resolver<'_> {
         if let Some(address) = model.strip_prefix("ollama:") {
             return Ok(Target::Entry(Box::new(ollama::find(address)?)));
         }
-        let path = Path::new(model);
+        let path = expand_home(model);
         let looks_like_path = model.contains(['/', '\\']) || model.to_lowercase().ends_with(".gguf");
         if looks_like_path || path.is_file() {
-            return Ok(Target::Path(path.to_owned()));
+            return Ok(Target::Path(path));
         }
         Ok(Target::Entry(Box::new(self.registry.find(model)?.clone())))
     }
@@ -218,14 +218,6 @@ impl Resolved {
         let header = inspect::usable(&file)?;
         let bytes = inspect::bytes(&file, header.as_ref().map_or(1, Header::splits));
         Ok(Self { name, entry, file, quant, header, bytes })
-    }
-}
-
-/// `~/x` as a shell would have it.
-fn expand_home(path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), dirs::home_dir()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(path),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::cli::Visibility;
 use crate::engine::Token;
 use crate::error::{Error, Result};
 use crate::generate::{End, vocabulary_digest};
+use crate::paths::expand_home;
 use crate::settings::{Settings, WhichChat};
 use crate::ui::output::{Terminal, count};
 
@@ -273,7 +274,7 @@ impl Talk<'_> {
         let is_json = Path::new(&file).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         let text = if is_json { format!("{:#}\n", chat::json(&name, &past)) } else { chat::markdown(&name, &past) };
         // A file that somebody has already is not overwritten.
-        let written = std::fs::File::create_new(&file).and_then(|mut out| out.write_all(text.as_bytes()));
+        let written = std::fs::File::create_new(expand_home(&file)).and_then(|mut out| out.write_all(text.as_bytes()));
         written.map_err(|error| Error::failed(format!("{file} cannot be written: {error}")))?;
         self.reply(&format!("written to {file}"));
         Ok(())
