@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use common::{stderr, stdout, with_stdin};
 use qchat::chat::{Conversation, Message, Role};
 use qchat::engine::llama::LoadSettings;
-use qchat::engine::{ContextSettings, Model, Row, Token};
+use qchat::engine::{ContextSettings, Model, Row, Save, Token};
 use qchat::generate::draft::{Ngram, Offer, Plan, Policy, Speculator};
-use qchat::generate::{Limits, Part, Reasoning, Sink, SinkClosed, Speaker, TurnSettings};
+use qchat::generate::{Cached, Content, Keep, Limits, Part, Reasoning, Sink, SinkClosed, Speaker, TurnSettings};
 use qchat::interrupt::Interrupt;
 use qchat::models::{DraftWish, Registry, Resolver};
 use qchat::paths::Paths;
+use qchat::prefix::{About, Bounds, Inventory, Store};
 use qchat::sample::Sampling;
 use talks::Talk;
 
@@ -252,5 +253,118 @@ fn a_model_of_another_family_is_no_draft() {
     if let Some(larger) = here("qwen2.5-coder-1.5b") {
         let draft = resolver.draft_for(&larger, &DraftWish::Auto).unwrap().unwrap();
         assert_eq!(draft.name, "qwen2.5-coder-0.5b");
+    }
+}
+
+/// A session's part of a store in `folder`, as a new process has it. What was measured is forgotten, since how fast a
+/// test's machine is must not decide what is loaded.
+fn cached(folder: &Path) -> Cached {
+    let root = folder.join("kv");
+    let store = Store::new(root.clone(), Bounds::default());
+    for state in Inventory::of(&root).about.keys() {
+        store.keep_about(*state, &About::default());
+    }
+    let content = Content::default();
+    content.set("test".into()).unwrap();
+    Cached::new(Arc::new(store), "test".into(), content)
+}
+
+fn greedy(max_tokens: usize) -> TurnSettings {
+    TurnSettings {
+        sampling: Sampling::greedy(),
+        stops: Vec::new(),
+        max_tokens: Some(max_tokens),
+        reasoning: Reasoning::Off,
+        boundaries: Vec::new(),
+    }
+}
+
+#[test]
+fn tokens_that_no_tokenizer_would_write_are_found_again() {
+    let model = load(&home().join(FILE));
+    let folder = tempfile::tempdir().unwrap();
+    let speaker = || {
+        let limits = Limits { n_ctx: None, first: 1024, threads: 2 };
+        let mut speaker = Speaker::new(Arc::clone(&model), None, limits, Interrupt::default()).unwrap();
+        speaker.session_mut().cache(Some(cached(folder.path())), Keep::All);
+        speaker
+    };
+    let mut first = speaker();
+    let mut talk = Conversation::new(None);
+    talk.push(Message::new(Role::User, "Invent twenty names of places that nobody has heard of."));
+    let mut found = 0;
+    for seed in 0..20 {
+        let sampling = Sampling { temperature: 1.4, seed, ..Sampling::greedy() };
+        let prompt = first.prompt(&talk).unwrap().0;
+        let said = first.answer(prompt, TurnSettings { sampling, ..greedy(80) }, &mut Silent).unwrap();
+        let decoded = first.session().decoded().to_vec();
+        let mut later = talk.clone();
+        later.push(Message { role: Role::Assistant, content: said.content.clone(), reasoning: None });
+        later.push(Message::new(Role::User, "Which one is the nicest?"));
+        let prompt = first.prompt(&later).unwrap().0;
+        // The tail of what was read must be long enough to be kept, and half a character has no text to go by.
+        if prompt.starts_with(&decoded) || said.content.contains('\u{fffd}') || (decoded.len() - 1) % 256 < 16 {
+            continue;
+        }
+        found += 1;
+        first.session_mut().save(&said);
+        let expected = first.answer(prompt.clone(), greedy(20), &mut Silent).unwrap();
+        let mut second = speaker();
+        second.session_mut().take_up(decoded.clone());
+        let again = second.answer(prompt.clone(), greedy(20), &mut Silent).unwrap();
+        // All but the last token, which was never read.
+        assert_eq!((again.cached_tokens, again.restored.tokens), (decoded.len() - 1, decoded.len() - 1));
+        assert_eq!(again.cached_tokens, expected.cached_tokens);
+        assert_eq!(again.tokens, expected.tokens);
+        // By its text alone less of it is found.
+        let forgotten = speaker().answer(prompt, greedy(1), &mut Silent).unwrap();
+        assert!(forgotten.cached_tokens < again.cached_tokens, "{}", forgotten.cached_tokens);
+        if found == 3 {
+            return;
+        }
+    }
+    panic!("{found} of 20 answers had tokens of their own");
+}
+
+#[test]
+fn a_sliding_window_restores_what_it_had_read() {
+    // For machines that have pulled it: a base model, with a window of 512.
+    let path = home().join("data/models/gemma3-270m/gemma-3-270m-q4_k_m.gguf");
+    if !path.is_file() {
+        #[allow(clippy::print_stderr, reason = "a test says that it was skipped")]
+        {
+            eprintln!("skipped: gemma3-270m is not there");
+        }
+        return;
+    }
+    let model = load(&path);
+    assert_eq!(model.save(), Save::Ranges { most: 512 });
+    let folder = tempfile::tempdir().unwrap();
+    let speaker = |is_cached: bool| {
+        let limits = Limits { n_ctx: None, first: 2048, threads: 2 };
+        let mut speaker = Speaker::without_template(Arc::clone(&model), limits, Interrupt::default());
+        if is_cached {
+            speaker.session_mut().cache(Some(cached(folder.path())), Keep::All);
+        }
+        speaker
+    };
+    let counted: Vec<String> = (1..240).map(|number| format!("Day {number}: {} miles.", number * 7 % 90)).collect();
+    let mut memory = speaker(false);
+    let document = memory.plain_prompt(&counted.join("\n"));
+    assert!(document.len() > 1500, "{}", document.len());
+    let mut writer = speaker(true);
+    let said = writer.answer(document.clone(), greedy(4), &mut Silent).unwrap();
+    writer.session_mut().save(&said);
+    drop(writer);
+    memory.answer(document.clone(), greedy(4), &mut Silent).unwrap();
+    let question = memory.plain_prompt("\nThe longest day was day")[1..].to_vec();
+    // From the longest to the shortest, so that what is in memory was read in the same pieces.
+    for shared in [document.len() - 1, 1400, 1030, 1024, 1023, 769, 600, 513, 512, 511, 300, 256, 100] {
+        let prompt = [&document[..shared], &question].concat();
+        let again = speaker(true).answer(prompt.clone(), greedy(16), &mut Silent).unwrap();
+        let expected = memory.answer(prompt.clone(), greedy(16), &mut Silent).unwrap();
+        assert!(again.cached_tokens >= shared && again.cached_tokens == expected.cached_tokens, "{shared}");
+        assert_eq!(again.restored.tokens, again.cached_tokens);
+        assert_eq!(again.tokens, expected.tokens, "{shared} tokens shared");
     }
 }

@@ -47,6 +47,8 @@ mod prefix_faults;
 mod prefix_faults_bounds;
 #[path = "suite/prefix_faults_races.rs"]
 mod prefix_faults_races;
+#[path = "suite/prefix_answers.rs"]
+mod prefix_answers;
 #[path = "suite/prompt_ids.rs"]
 mod prompt_ids;
 #[path = "suite/pty.rs"]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each harness uses a part of it")]
 
 pub mod recurrent;
+pub mod sliding;
 pub mod tiny;
 
 use std::path::{Path, PathBuf};

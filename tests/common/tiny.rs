@@ -6,12 +6,11 @@
 
 use std::{collections::HashSet, fs, io, path::Path};
 
-use super::recurrent;
+use super::{recurrent, sliding};
 
 pub(super) const EMBED: usize = 64;
-const HEADS: usize = 4;
-const KV_HEADS: usize = 2;
-/// Set apart from EMBED / HEADS: a quantised KV cache needs heads of whole blocks of 32.
+const MOST_KV_HEADS: usize = 2;
+/// Set apart from the stream's width by heads: a quantised KV cache needs heads of whole blocks of 32.
 const HEAD_DIM: usize = 32;
 pub(super) const FEED_FORWARD: usize = 128;
 const ALIGNMENT: usize = 32; // GGUF's, where no key says otherwise
@@ -36,7 +35,7 @@ pub struct Tiny {
     pub seed: u64,
     pub name: String,
     /// Also the prefix of the keys. llama.cpp refuses one that it does not know. All but lfm2 and mamba (see
-    /// `recurrent`) have llama's layers.
+    /// `recurrent`) have llama's layers; gemma3 has more norms (see `sliding`).
     pub architecture: String,
     pub context: u32,
     pub template: Option<String>,
@@ -48,6 +47,10 @@ pub struct Tiny {
     pub renamed: Option<(usize, &'static str)>,
     /// A layer has 0.2 MB.
     pub layers: usize,
+    /// Queries' heads in llama's layers.
+    pub heads: usize,
+    /// Tokens of gemma3's sliding window.
+    pub window: usize,
     /// Indices into `specials`. With None the key is left out, and llama.cpp takes token 11.
     pub bos: Option<usize>,
     pub eos: Option<usize>,
@@ -72,6 +75,8 @@ impl Default for Tiny {
             padding: 0,
             renamed: None,
             layers: 2,
+            heads: 4,
+            window: 0,
             bos: Some(0),
             eos: Some(2),
             add_bos: false,
@@ -131,7 +136,8 @@ impl Tiny {
         let own = |name: &str| format!("{}.{name}", self.architecture);
         let common =
             [("context_length", self.context as usize), ("embedding_length", EMBED), ("block_count", self.layers)];
-        for (name, value) in common.into_iter().chain(self.numbers()) {
+        let window = if self.architecture == "gemma3" { sliding::gemma3_numbers(self.window) } else { Vec::new() };
+        for (name, value) in common.into_iter().chain(self.numbers()).chain(window) {
             keys.push(key(&own(name), 4, &(value as u32).to_le_bytes()));
         }
         if self.architecture == "lfm2" {
@@ -168,8 +174,8 @@ impl Tiny {
             "mamba" => recurrent::mamba_numbers(),
             _ => vec![
                 ("feed_forward_length", FEED_FORWARD),
-                ("attention.head_count", HEADS),
-                ("attention.head_count_kv", KV_HEADS),
+                ("attention.head_count", self.heads),
+                ("attention.head_count_kv", self.heads.min(MOST_KV_HEADS)),
                 ("attention.key_length", HEAD_DIM),
                 ("attention.value_length", HEAD_DIM),
                 ("rope.dimension_count", HEAD_DIM),
@@ -198,7 +204,8 @@ impl Tiny {
             let parts = match self.architecture.as_str() {
                 "lfm2" => recurrent::lfm2_layer(layer),
                 "mamba" => recurrent::mamba_layer(),
-                _ => llama_layer(),
+                "gemma3" => [llama_layer(self.heads), sliding::gemma3_norms(EMBED, HEAD_DIM)].concat(),
+                _ => llama_layer(self.heads),
             };
             tensors.extend(parts.into_iter().map(|(name, shape, fill)| {
                 let name = format!("blk.{layer}.{name}");
@@ -229,15 +236,16 @@ pub(super) enum Fill {
 /// A tensor of a layer: its name there, its shape (ggml puts the inputs' dimension first) and its values.
 pub(super) type Part = (&'static str, Vec<usize>, Fill);
 
-fn llama_layer() -> Vec<Part> {
+fn llama_layer(heads: usize) -> Vec<Part> {
+    let kv_heads = heads.min(MOST_KV_HEADS);
     // Sharp attention, heavy in the residual stream: at gains of 1, a long context averages
     // out and the next token hangs on the last one alone.
     let own = vec![
         ("attn_norm.weight", vec![EMBED], Fill::All(1.0)),
-        ("attn_q.weight", vec![EMBED, HEADS * HEAD_DIM], Fill::Random(3.0)),
-        ("attn_k.weight", vec![EMBED, KV_HEADS * HEAD_DIM], Fill::Random(1.0)),
-        ("attn_v.weight", vec![EMBED, KV_HEADS * HEAD_DIM], Fill::Random(1.0)),
-        ("attn_output.weight", vec![HEADS * HEAD_DIM, EMBED], Fill::Random(2.0)),
+        ("attn_q.weight", vec![EMBED, heads * HEAD_DIM], Fill::Random(3.0)),
+        ("attn_k.weight", vec![EMBED, kv_heads * HEAD_DIM], Fill::Random(1.0)),
+        ("attn_v.weight", vec![EMBED, kv_heads * HEAD_DIM], Fill::Random(1.0)),
+        ("attn_output.weight", vec![heads * HEAD_DIM, EMBED], Fill::Random(2.0)),
     ];
     [own, feed_forward()].concat()
 }

@@ -364,7 +364,13 @@ fn sampled(temperature: f32, max_tokens: usize) -> TurnSettings {
 }
 
 /// Whether answers are the same, or part where the model hardly preferred one token.
-fn same_up_to_a_tie(model: &Arc<dyn Model>, prompt: &[Token], temperature: f32, one: &Answer, other: &Answer) -> bool {
+pub fn same_up_to_a_tie(
+    model: &Arc<dyn Model>,
+    prompt: &[Token],
+    temperature: f32,
+    one: &Answer,
+    other: &Answer,
+) -> bool {
     let (one, other) = (&one.tokens, &other.tokens);
     let Some(at) = one.iter().zip(other).position(|(a, b)| a != b) else {
         return one.len() == other.len();
