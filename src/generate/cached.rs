@@ -222,7 +222,7 @@ impl Cached {
     }
 
     /// Loads what the store has of `tokens` beyond what `context` holds of them, which must be a prefix of them, where that
-    /// is cheaper than reading it.
+    /// is cheaper than reading it. Whole states behind one of `boundaries` belong to others too.
     ///
     /// # Errors
     /// Those of the engine that leave the context in doubt.
@@ -231,6 +231,7 @@ impl Cached {
         model: &dyn Model,
         context: &mut dyn Context,
         tokens: &[Token],
+        boundaries: &[usize],
     ) -> Result<Restored, EngineError> {
         let held = context.tokens(SEQ).len();
         if tokens.len() < held + LEAST {
@@ -263,7 +264,7 @@ impl Cached {
             }
         }
         if let Some(last) = last {
-            self.note(state, last.path, last.header, plan.tokens);
+            self.note(state, last.path, last.header, plan.tokens, boundaries);
         }
         restored.tokens = context.tokens(SEQ).len().saturating_sub(held);
         restored.time = began.elapsed();
@@ -294,8 +295,9 @@ impl Cached {
         (bytes, last)
     }
 
-    /// Remembers what a longer tail makes useless: an entry that was loaded, if all of it was used.
-    fn note(&mut self, state: Name, path: PathBuf, header: Header, used: usize) {
+    /// Remembers what a longer tail makes useless: an entry that was loaded, if all of it was used, and no other talk may
+    /// begin with it.
+    fn note(&mut self, state: Name, path: PathBuf, header: Header, used: usize, boundaries: &[usize]) {
         let block = Name::block(state, header.parent, &header.tokens);
         // The rest of one that was used in part is somebody else's.
         let is_whole = header.kind == Kind::Whole || header.first + header.tokens.len() <= used;
@@ -305,6 +307,7 @@ impl Cached {
         match header.kind {
             Kind::Block if is_whole => self.tail = Some(Last { path, header }),
             Kind::Block => self.tail = None,
+            Kind::Whole if boundaries.contains(&used) => {}
             Kind::Whole => self.whole.push(path),
         }
     }

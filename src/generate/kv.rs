@@ -148,8 +148,8 @@ impl Kv {
     }
 
     /// Cuts the KV back to what it shares with `tokens`, by tokens that were really decoded, and loads what the prefix cache
-    /// has beyond that.
-    pub(super) fn reuse(&mut self, tokens: &[Token]) -> Result<Reused, EngineError> {
+    /// has beyond that; `boundaries` as for [`Cached::restore`].
+    pub(super) fn reuse(&mut self, tokens: &[Token], boundaries: &[usize]) -> Result<Reused, EngineError> {
         let shared = self.shared(tokens);
         let Some(context) = &mut self.context else {
             return Ok(Reused::default());
@@ -162,7 +162,7 @@ impl Kv {
         let restored = match &mut self.cached {
             Some(cached) => {
                 let end = tokens.len().saturating_sub(1);
-                cached.restore(self.model.as_ref(), context.as_mut(), &tokens[..end])?
+                cached.restore(self.model.as_ref(), context.as_mut(), &tokens[..end], boundaries)?
             }
             None => Restored::default(),
         };

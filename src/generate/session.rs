@@ -144,7 +144,7 @@ impl Session {
         let first = (len + budget.min(FIRST_ROOM)).max(self.limits.first);
         self.kv.look_ahead(first, max, &prompt);
         self.kv.reserve(len + 1, first, max).map_err(failed)?;
-        let reused = self.kv.reuse(&prompt).map_err(failed)?;
+        let reused = self.kv.reuse(&prompt, &settings.boundaries).map_err(failed)?;
         if let Some(speculator) = &mut self.speculator {
             speculator.begin(&settings.sampling, self.kv.n_ctx(), budget);
         }

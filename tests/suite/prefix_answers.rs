@@ -528,6 +528,35 @@ fn whole_states_are_restored_at_the_end_of_a_turn_and_of_the_system_prompt() {
 }
 
 #[test]
+fn a_talk_that_goes_on_leaves_the_system_prompts_state_to_others() {
+    let model = model(lfm2());
+    let shelf = Shelf::new();
+    let (system, boundary) = system();
+    let first = |question: &str| {
+        let mut talk = system.clone();
+        ask(&mut talk, question);
+        talk
+    };
+    let marked = || TurnSettings { boundaries: vec![boundary], ..greedy(20) };
+    shelf.answer(&model, &first("one?"), marked());
+    // One session loads it, and then says more than two whole states' worth.
+    let mut session = shelf.session(&model);
+    let mut talk = first("two?");
+    assert_eq!(say(&mut session, &talk, marked()).cached_tokens, boundary);
+    for _ in 0..4 {
+        talk = [&talk[..], &session.decoded()[talk.len()..], &[Token(258)]].concat();
+        ask(&mut talk, "and then?");
+        say(&mut session, &talk, greedy(20));
+    }
+    let said = session.decoded().to_vec();
+    drop(session);
+    // Of the talk itself only the last states are kept.
+    let own = |kept: &&Kept| kept.tokens.len() > boundary && said.starts_with(&kept.tokens);
+    assert_eq!(shelf.kept().iter().filter(own).count(), 2);
+    assert_eq!(shelf.answer(&model, &first("three?"), marked()).cached_tokens, boundary);
+}
+
+#[test]
 fn a_chat_of_32_000_tokens_goes_on_in_a_new_process() {
     let model = model(Tiny { context: 40_960, layers: 1, heads: 1, ..Tiny::default() });
     let shelf = Shelf::new();

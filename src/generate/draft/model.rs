@@ -231,7 +231,7 @@ impl Drafter for ModelDrafter {
                 return Ok(());
             }
         }
-        let reused = kv.reuse(&text)?;
+        let reused = kv.reuse(&text, &[])?;
         let mut held = reused.tokens;
         if !was_ready || reused.restored.tokens > 0 {
             steps.push(Step { rows: 0, time: began.elapsed() });
