@@ -308,7 +308,11 @@ impl Cached {
             Kind::Block if is_whole => self.tail = Some(Last { path, header }),
             Kind::Block => self.tail = None,
             Kind::Whole if boundaries.contains(&used) => {}
-            Kind::Whole => self.whole.push(path),
+            Kind::Whole => {
+                // The talk goes on from it again: those that led elsewhere go first.
+                self.whole.retain(|own| *own != path);
+                self.whole.push(path);
+            }
         }
     }
 

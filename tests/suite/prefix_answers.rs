@@ -73,6 +73,14 @@ impl Shelf {
         session
     }
 
+    /// The same with its store, for a test that looks for what the same process has written.
+    fn session_and_store(&self, model: &Arc<dyn Model>) -> (Session, Arc<Store>) {
+        let store = Arc::new(self.store());
+        let mut session = session(Arc::clone(model), None, 2048);
+        session.cache(Some(Cached::new(Arc::clone(&store), "target".into(), known("target"))), Keep::All);
+        (session, store)
+    }
+
     /// An answer of a new process, saved.
     fn answer(&self, model: &Arc<dyn Model>, prompt: &[Token], settings: TurnSettings) -> Answer {
         say(&mut self.session(model), prompt, settings)
@@ -350,20 +358,27 @@ fn blocks_of_a_sliding_window_go_on_as_if_read() {
     }
 }
 
-#[test]
-fn what_a_window_lost_is_not_cut_into() {
-    let window = 64;
-    let model = model(gemma3(window));
+/// A context whose second sequence has lost its beginning where the window of 64 has passed it, and what it holds: llama.cpp
+/// gives such places to others where they lie in the way.
+fn lost(model: &Arc<dyn Model>) -> (Box<dyn Context>, Vec<Token>) {
     let mut dice = Dice(12);
-    let (mut context, _) = context(&model, 1024, 2);
-    // llama.cpp gives places that the window has passed to others, where they lie in the way.
+    let (mut context, _) = context(model, 1024, 2);
     read(context.as_mut(), 0, &letters(&mut dice, 512));
     let long = letters(&mut dice, 456);
     read(context.as_mut(), 1, &long[..256]);
     context.trim(0, 0).unwrap();
     read(context.as_mut(), 1, &long[256..]);
     read(context.as_mut(), 0, &letters(&mut dice, 500));
+    context.trim(0, 0).unwrap();
     assert_eq!(context.tokens(1), long);
+    (context, long)
+}
+
+#[test]
+fn what_a_window_lost_is_not_cut_into() {
+    let window = 64;
+    let model = model(gemma3(window));
+    let (mut context, long) = lost(&model);
     let refused = |context: &mut dyn Context, from: usize| {
         assert_eq!(context.trim(1, from), Err(EngineError::CannotTrim { from }));
         assert_eq!(context.tokens(1), long);
@@ -503,20 +518,6 @@ fn whole_states_are_restored_at_the_end_of_a_turn_and_of_the_system_prompt() {
             assert_eq!(said.cached_tokens, end, "{name}");
             assert!(same_up_to_a_tie(&model, &prompt, 0.0, &uncached(&model, &prompt, greedy(30)), &said));
         }
-        // Also where that was in the same process, whose context holds more by then.
-        let mut own = shelf.session(&model);
-        let mut talk = first("how deep is the water?");
-        talk.extend(say(&mut own, &talk, marked()).tokens);
-        let end = talk.len() - 1;
-        talk.push(Token(258));
-        for question in ["and over there?", "and by the rocks?"] {
-            let mut prompt = talk.clone();
-            ask(&mut prompt, question);
-            let said = say(&mut own, &prompt, greedy(30));
-            let restored = if question == "and over there?" { 0 } else { end };
-            assert_eq!((said.cached_tokens, said.restored.tokens), (end, restored), "{name}");
-            assert!(same_up_to_a_tie(&model, &prompt, 0.0, &uncached(&model, &prompt, greedy(30)), &said));
-        }
         // One token other inside the system prompt: nothing fits.
         let mut other = first("where is the boat?");
         other[20] = Token(35);
@@ -554,6 +555,35 @@ fn a_talk_that_goes_on_leaves_the_system_prompts_state_to_others() {
     let own = |kept: &&Kept| kept.tokens.len() > boundary && said.starts_with(&kept.tokens);
     assert_eq!(shelf.kept().iter().filter(own).count(), 2);
     assert_eq!(shelf.answer(&model, &first("three?"), marked()).cached_tokens, boundary);
+}
+
+#[test]
+fn a_question_is_asked_in_other_words_again_and_again() {
+    for tiny in [lfm2(), mamba()] {
+        let name = tiny.architecture.clone();
+        let model = model(tiny);
+        let shelf = Shelf::new();
+        let (mut session, store) = shelf.session_and_store(&model);
+        // Long enough that no machine finds reading it cheaper.
+        let mut talk = letters(&mut Dice(8), 900);
+        talk.extend(say(&mut session, &talk, greedy(20)).tokens);
+        let end = talk.len() - 1;
+        talk.push(Token(258));
+        for (edit, question) in ["over there?", "by the rocks?", "behind them?", "here?", "at sea?"].iter().enumerate()
+        {
+            let mut prompt = talk.clone();
+            ask(&mut prompt, question);
+            store.flush();
+            let said = say(&mut session, &prompt, greedy(20));
+            // The context cannot go back there: after the first time it is restored.
+            let restored = if edit == 0 { 0 } else { end };
+            assert_eq!((said.cached_tokens, said.restored.tokens), (end, restored), "{name}: {question}");
+            assert!(same_up_to_a_tie(&model, &prompt, 0.0, &uncached(&model, &prompt, greedy(20)), &said));
+        }
+        // And a prompt of so many tokens is kept as it was asked, for others.
+        let lengths: BTreeSet<usize> = shelf.kept().iter().map(|kept| kept.tokens.len()).collect();
+        assert!(lengths.contains(&900) && lengths.contains(&end), "{lengths:?}");
+    }
 }
 
 #[test]
