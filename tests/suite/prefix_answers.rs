@@ -400,6 +400,18 @@ fn what_a_window_lost_is_not_cut_into() {
 }
 
 #[test]
+fn what_a_window_lost_is_not_saved_as_if_it_were_there() {
+    let window = 64;
+    let (mut context, long) = lost(&model(gemma3(window)));
+    assert!(context.save(1, 0..window).is_err());
+    assert!(context.save(1, window..2 * window).is_err());
+    assert!(context.fork(1, 0, 0..window).is_err());
+    let last = long.len() / window * window;
+    let bytes = context.save(1, last..long.len()).unwrap();
+    assert!(!bytes.is_empty() && context.tokens(1) == long);
+}
+
+#[test]
 fn no_block_is_longer_than_the_window() {
     for (window, longest) in [(64, 64), (63, 32), (33, 32), (300, BLOCK), (20, 20)] {
         let model = model(gemma3(window));

@@ -69,7 +69,9 @@ impl LlamaContext {
             Save::Whole => *range == (0..held),
             Save::Ranges { most } => range.len() <= most,
         };
-        if range.is_empty() || range.end > held || !allowed {
+        // What the window has passed may have been given away (see `window_has_holes`).
+        let lost = !self.saves_whole() && self.raw.kv_cache_seq_pos_min(seq as i32) > range.start as i32;
+        if range.is_empty() || range.end > held || !allowed || lost {
             return Err(EngineError::Failed(format!("cannot save positions {range:?} of {held}")));
         }
         Ok(())
