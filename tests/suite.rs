@@ -41,14 +41,14 @@ mod packages;
 mod pairs;
 #[path = "suite/precedence.rs"]
 mod precedence;
+#[path = "suite/prefix_answers.rs"]
+mod prefix_answers;
 #[path = "suite/prefix_faults.rs"]
 mod prefix_faults;
 #[path = "suite/prefix_faults_bounds.rs"]
 mod prefix_faults_bounds;
 #[path = "suite/prefix_faults_races.rs"]
 mod prefix_faults_races;
-#[path = "suite/prefix_answers.rs"]
-mod prefix_answers;
 #[path = "suite/prompt_ids.rs"]
 mod prompt_ids;
 #[path = "suite/pty.rs"]
