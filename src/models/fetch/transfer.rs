@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -152,16 +154,19 @@ fn attempt(
                 drop(body);
                 let to = whole.unwrap_or(u64::MAX);
                 let to = if speeds.several.is_none() { to.min(incoming.bytes + SAMPLE) } else { to };
-                several(http, &location, now.as_deref(), incoming, to, fetcher)?;
+                let came = several(http, &location, now.as_deref(), incoming, to, fetcher);
+                // Where several bring nothing, one may still bring something.
+                if came.is_err() && (speeds.several.is_none() || incoming.bytes == began.1) {
+                    speeds.several = Some(0.0);
+                }
+                came?;
                 speeds.several = Some(rate(incoming));
                 if whole == Some(incoming.bytes) {
                     return Ok(());
                 }
                 let part = Part { from: incoming.bytes, to: None, if_range: now.clone() };
                 let reply = http.get(&location, &part, fetcher).map_err(passing)?;
-                if reply.status() != 206 || first_byte(&reply) != Some(incoming.bytes) {
-                    return Err(Failure::Broken(Error::model("the server sends no ranges any more")));
-                }
+                is_part(&reply, &part, &location).map_err(Failure::Broken)?;
                 body = Patient::new(reply.into_body().into_reader(), http.silence, fetcher.interrupt.clone());
             }
         }
@@ -183,48 +188,75 @@ fn several(
     fetcher: &mut Fetcher,
 ) -> Result<(), Failure> {
     let mut next = incoming.bytes;
-    let mut on_their_way: VecDeque<Receiver<Result<Vec<u8>>>> = VecDeque::new();
+    let mut on_their_way: VecDeque<(Receiver<Result<Vec<u8>>>, Arc<AtomicU64>)> = VecDeque::new();
+    // Taken again: allocators keep what many threads gave back.
+    let mut spare: Vec<Vec<u8>> = Vec::new();
     loop {
         while on_their_way.len() < AT_ONCE && next < to {
             let last = (next + RANGE).min(to) - 1;
             let part = Part { from: next, to: Some(last), if_range: tag.map(str::to_owned) };
             let (http, location, (sender, receiver)) = (http.clone(), location.to_owned(), channel());
-            std::thread::spawn(move || sender.send(range(&http, &location, &part)));
-            on_their_way.push_back(receiver);
+            let (buffer, came) = (spare.pop().unwrap_or_default(), Arc::new(AtomicU64::new(0)));
+            on_their_way.push_back((receiver, Arc::clone(&came)));
+            std::thread::spawn(move || sender.send(range(&http, &location, &part, buffer, &came)));
             next = last + 1;
         }
-        let Some(first) = on_their_way.pop_front() else { return Ok(()) };
-        let began = Instant::now();
+        let Some((first, came)) = on_their_way.pop_front() else { return Ok(()) };
+        let mut heard = (Instant::now(), 0);
         let bytes = loop {
+            if fetcher.interrupt.is_set() {
+                return Err(Failure::Final(Error::interrupted()));
+            }
             match first.recv_timeout(Duration::from_millis(30)) {
                 Ok(bytes) => break bytes.map_err(passing)?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Broken(Error::model("a network thread ended early")));
                 }
-                Err(RecvTimeoutError::Timeout) if fetcher.interrupt.is_set() => {
-                    return Err(Failure::Final(Error::interrupted()));
+                // Slow is not silent.
+                Err(RecvTimeoutError::Timeout) if came.load(Ordering::Relaxed) != heard.1 => {
+                    heard = (Instant::now(), came.load(Ordering::Relaxed));
                 }
-                Err(RecvTimeoutError::Timeout) if began.elapsed() > 4 * http.silence => {
+                Err(RecvTimeoutError::Timeout) if heard.0.elapsed() > http.silence => {
                     return Err(Failure::Broken(Error::model("the transfer stalled")));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         };
         incoming.push(&bytes, fetcher).map_err(Failure::Final)?;
+        spare.push(bytes);
     }
 }
 
-/// The bytes of one range, exactly.
-fn range(http: &Http, location: &str, part: &Part) -> Result<Vec<u8>> {
+/// The bytes of one range, exactly, into a buffer; `came` says how many there are so far.
+fn range(http: &Http, location: &str, part: &Part, mut buffer: Vec<u8>, came: &AtomicU64) -> Result<Vec<u8>> {
     let length = part.to.map_or(0, |to| to + 1 - part.from);
     let reply = http.once(location, part)?;
-    if reply.status() != 206 || first_byte(&reply) != Some(part.from) {
+    is_part(&reply, part, location)?;
+    buffer.clear();
+    buffer.reserve_exact(length as usize);
+    let mut body = reply.into_body().into_reader().take(length);
+    loop {
+        let read = body.by_ref().take(1 << 17).read_to_end(&mut buffer);
+        let read = read.map_err(|error| Error::model(format!("the transfer broke off: {error}")))?;
+        came.store(buffer.len() as u64, Ordering::Relaxed);
+        match read {
+            _ if buffer.len() as u64 == length => return Ok(buffer),
+            0 => return Err(Error::model("the transfer broke off")),
+            _ => {}
+        }
+    }
+}
+
+/// That an answer is the part that was asked for, of the version that was asked for.
+fn is_part(reply: &Reply, part: &Part, location: &str) -> Result<()> {
+    if reply.status() != 206 || first_byte(reply) != Some(part.from) {
         return Err(Error::model(format!("{} sends no ranges any more ({})", host(location), reply.status().as_u16())));
     }
-    let mut bytes = Vec::with_capacity(length as usize);
-    let read = reply.into_body().into_reader().take(length).read_to_end(&mut bytes);
-    read.map_err(|error| Error::model(format!("the transfer broke off: {error}")))?;
-    if bytes.len() as u64 == length { Ok(bytes) } else { Err(Error::model("the transfer broke off")) }
+    // Not every server knows If-Range.
+    if part.if_range.is_some() && header(reply, "etag") != part.if_range {
+        return Err(Error::model("the file changed on the server"));
+    }
+    Ok(())
 }
 
 /// The first byte of `content-range: bytes FIRST-LAST/ALL`.
