@@ -65,11 +65,11 @@ impl Speeds {
 /// # Errors
 /// When the server refuses, or nothing comes any more; what came stays.
 pub(super) fn transfer(http: &Http, wanted: &Wanted, incoming: &mut Incoming, fetcher: &mut Fetcher) -> Result<()> {
-    let mut failures = 0;
+    // A file that starts over and breaks at the same place again has not come further.
+    let (mut failures, mut furthest) = (0, incoming.bytes);
     let mut speeds = Speeds::default();
     loop {
-        let before = incoming.bytes;
-        if wanted.bytes == Some(before) {
+        if wanted.bytes == Some(incoming.bytes) {
             return Ok(());
         }
         let error = match attempt(http, wanted, incoming, &mut speeds, fetcher) {
@@ -78,8 +78,9 @@ pub(super) fn transfer(http: &Http, wanted: &Wanted, incoming: &mut Incoming, fe
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Broken(error)) => error,
         };
-        failures = if incoming.bytes > before { 1 } else { failures + 1 };
-        if failures > TRIES {
+        failures = if incoming.bytes > furthest { 1 } else { failures + 1 };
+        furthest = furthest.max(incoming.bytes);
+        if failures == TRIES {
             return Err(error);
         }
         let wait = back_off(failures);
@@ -113,15 +114,12 @@ fn attempt(
             return Err(Failure::Broken(Error::model("the file changed on the server")));
         }
         206 => {}
-        416 if wanted.bytes.is_none() && incoming.bytes > 0 => {
+        416 if incoming.bytes > 0 => {
             incoming.restart().map_err(Failure::Final)?;
             return Err(Failure::Broken(Error::model("the server has another file")));
         }
-        429 | 500..=599 => {
-            let refused = check(&reply, http.endpoint(), wanted.repo).err();
-            return Err(Failure::Broken(refused.unwrap_or_else(|| Error::model("the server cannot answer now"))));
-        }
         _ => {
+            // What is answered now has been waited for already.
             check(&reply, http.endpoint(), wanted.repo).map_err(Failure::Final)?;
             incoming.restart().map_err(Failure::Final)?;
         }
