@@ -142,7 +142,10 @@ fn attempt(
         match speeds.choose(left) {
             Way::One => {
                 let sample = if whole.is_some() { SAMPLE } else { u64::MAX };
-                if incoming.append(&mut body, sample, fetcher)? {
+                // One byte too many tells an endless body from a whole one.
+                let left = wanted.bytes.map(|bytes| bytes.saturating_sub(incoming.bytes).saturating_add(1));
+                let ended = incoming.append(&mut body, sample.min(left.unwrap_or(u64::MAX)), fetcher)?;
+                if ended || wanted.bytes.is_some_and(|bytes| incoming.bytes > bytes) {
                     return Ok(());
                 }
                 speeds.one = Some(rate(incoming));
