@@ -39,7 +39,8 @@ pub(super) fn fetch(
         let there = file.wanted.sha256.as_ref().map_or(0, |digest| there_already(&hub.unfinished(digest)));
         file.wanted.bytes.unwrap_or(0).saturating_sub(there)
     });
-    check_room(&paths.hugging_face(), needed.sum())?;
+    // Sizes are what a server says.
+    check_room(&paths.hugging_face(), needed.fold(0, u64::saturating_add))?;
     for file in &described {
         hub.download(&source, file, fetcher)?;
     }
