@@ -42,6 +42,11 @@ impl HubRepo {
         wanted.into_iter().chain(files_in(&snapshots)).find_map(here)
     }
 
+    /// A file of one commit.
+    pub(super) fn in_snapshot(&self, commit: &str, file: &FileSpec) -> Option<PathBuf> {
+        Some(self.folder.join("snapshots").join(commit).join(&file.name)).filter(|path| is_complete(path, file))
+    }
+
     /// The files of a quantisation that are there, in order; none where some of them are missing.
     pub(super) fn find_quant(&self, revision: Option<&str>, quant: &str) -> Option<Vec<PathBuf>> {
         let snapshots = std::fs::read_dir(self.folder.join("snapshots")).ok()?;

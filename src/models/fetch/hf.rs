@@ -10,7 +10,7 @@ use super::incoming::{Incoming, Turn, check_room, there_already};
 use super::transfer::{Wanted, tag_file, transfer};
 use super::{Fetcher, make_folder};
 use crate::error::{Error, Result};
-use crate::models::hub::{HubRepo, is_gguf, pick};
+use crate::models::hub::{HubRepo, is_complete, is_gguf, pick};
 use crate::models::registry::{FileSpec, Source};
 use crate::paths::{Paths, non_empty};
 
@@ -31,21 +31,25 @@ pub(super) fn fetch(
 ) -> Result<(Source, Vec<PathBuf>)> {
     let hub = Hub::new(repo, paths, fetcher)?;
     let source = hub.named(source, fetcher)?;
-    let missing = |file: &&FileSpec| hub.here(&source, file).is_none();
-    let described = source.files.iter().filter(missing).map(|file| hub.describe(&source, file, fetcher));
+    let here = || hub.folder.find(Some(revision(&source)), &source.files);
+    if let Some(files) = here() {
+        return Ok((source, files));
+    }
+    // Parts that are here too: all must lie in the snapshot of one commit.
+    let described = source.files.iter().map(|file| hub.describe(&source, file, fetcher));
     let described = described.collect::<Result<Vec<_>>>()?;
     // All parts together, before the first byte.
     let needed = described.iter().map(|file| {
+        let bytes = file.wanted.bytes.unwrap_or(0);
         let there = file.wanted.sha256.as_ref().map_or(0, |digest| there_already(&hub.unfinished(digest)));
-        file.wanted.bytes.unwrap_or(0).saturating_sub(there)
+        if hub.has_blob(&file.wanted) { 0 } else { bytes.saturating_sub(there) }
     });
     // Sizes are what a server says.
     check_room(&paths.hugging_face(), needed.fold(0, u64::saturating_add))?;
     for file in &described {
         hub.download(&source, file, fetcher)?;
     }
-    let files = source.files.iter().map(|file| hub.here(&source, file)).collect::<Option<Vec<_>>>();
-    let files = files.ok_or_else(|| Error::model(format!("what was fetched of {repo} is gone")).hint("try again"))?;
+    let files = here().ok_or_else(|| Error::model(format!("what was fetched of {repo} is gone")).hint("try again"))?;
     Ok((source, files))
 }
 
@@ -84,8 +88,9 @@ impl<'a> Hub<'a> {
         })
     }
 
-    fn here(&self, source: &Source, file: &FileSpec) -> Option<PathBuf> {
-        self.folder.find(Some(revision(source)), std::slice::from_ref(file))?.pop()
+    /// Whether the bytes of a file are here; a blob of another size is damaged.
+    fn has_blob(&self, file: &FileSpec) -> bool {
+        file.sha256.as_ref().is_some_and(|digest| is_complete(&self.folder.blob(digest), file))
     }
 
     fn unfinished(&self, digest: &str) -> PathBuf {
@@ -159,14 +164,14 @@ impl<'a> Hub<'a> {
         let named = wanted.sha256.as_deref().unwrap_or("unnamed");
         let lock = self.locks.join(format!("{named}.lock"));
         let _turn = Turn::wait(&lock, &wanted.name, fetcher)?;
-        if let Some(path) = self.here(source, wanted) {
+        let snapshot = commit.as_deref().unwrap_or(revision(source));
+        if let Some(path) = self.folder.in_snapshot(snapshot, wanted) {
             return Ok(path);
         }
         let unfinished = self.unfinished(named);
         make_folder(unfinished.parent().unwrap_or(&unfinished))?;
         let tag = tag_file(&unfinished);
-        let is_there = wanted.sha256.is_some() && self.folder.blob(named).is_file();
-        let digest = if is_there {
+        let digest = if self.has_blob(wanted) {
             named.to_owned()
         } else {
             let mut incoming = Incoming::resume(unfinished, fetcher)?;
@@ -184,10 +189,9 @@ impl<'a> Hub<'a> {
             completed?.0
         };
         // Without a commit nobody can say what main is.
-        let revision = revision(source);
-        let is_main = revision == "main" && commit.is_some();
+        let is_main = revision(source) == "main" && commit.is_some();
         self.folder
-            .link(commit.as_deref().unwrap_or(revision), &wanted.name, &digest, is_main)
+            .link(snapshot, &wanted.name, &digest, is_main)
             .map_err(|error| Error::model(format!("{} cannot be linked: {error}", wanted.name)))
     }
 }
