@@ -145,8 +145,10 @@ pub(super) fn pick(all: &[String], quant: Option<&str>) -> Result<(Option<String
 /// What there is instead of one model.
 pub(super) fn of_quant(all: &[String], quant: &str) -> Result<Vec<String>, &'static str> {
     let wanted = quant.to_lowercase();
-    let safe =
-        |name: &&String| name.split('/').all(|part| !part.is_empty() && !part.starts_with('.')) && !name.contains('\\');
+    let safe = |name: &&String| {
+        let is_strange = name.contains(|c: char| c == '\\' || c.is_control());
+        !is_strange && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.'))
+    };
     let fits = |name: &&String| is_gguf(name) && name.to_lowercase().contains(&wanted);
     let mut files: Vec<String> = all.iter().filter(fits).filter(safe).cloned().collect();
     files.sort();

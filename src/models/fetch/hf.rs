@@ -139,7 +139,8 @@ impl<'a> Hub<'a> {
 
     /// Asks the hub for commit, size and digest of a file; only its first answer has them.
     fn describe(&self, source: &Source, file: &FileSpec, fetcher: &mut Fetcher) -> Result<Described> {
-        let mut url = format!("{}/{}/resolve/{}/{}", self.http.endpoint(), self.repo, revision(source), file.name);
+        let mut url =
+            format!("{}/{}/resolve/{}/{}", self.http.endpoint(), self.repo, revision(source), escaped(&file.name));
         // Of the bytes only one, since a server without redirects would send all of them.
         let part = Part { from: 0, to: Some(0), if_range: None };
         let mut reply = self.http.get(&url, &part, fetcher)?;
@@ -198,6 +199,16 @@ impl<'a> Hub<'a> {
 
 fn revision(source: &Source) -> &str {
     source.revision.as_deref().unwrap_or("main")
+}
+
+/// A file's name in an address.
+fn escaped(name: &str) -> String {
+    use std::fmt::Write as _;
+    name.bytes().fold(String::new(), |mut text, byte| {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+        let _ = if is_plain { write!(text, "{}", char::from(byte)) } else { write!(text, "%{byte:02X}") };
+        text
+    })
 }
 
 /// The sha256 in an entity tag: quoted, perhaps marked as weak.
