@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::http::{Http, Part, check, header, redirect};
+use super::http::{Http, Part, check, header, origin, redirect};
 use super::incoming::{Incoming, Turn, check_room, there_already};
 use super::transfer::{Wanted, tag_file, transfer};
 use super::{Fetcher, make_folder};
@@ -147,7 +147,8 @@ impl<'a> Hub<'a> {
         // A renamed repository answers with its new place first, and only there with commit and digest.
         for _ in 0..4 {
             let states_commit = reply.headers().contains_key("x-repo-commit");
-            let next = redirect(&reply, &url).filter(|next| next.starts_with(self.http.endpoint()) && !states_commit);
+            let is_own = |next: &String| origin(next) == origin(self.http.endpoint());
+            let next = redirect(&reply, &url).filter(|next| is_own(next) && !states_commit);
             let Some(next) = next else { break };
             url = next;
             reply = self.http.get(&url, &part, fetcher)?;

@@ -169,7 +169,7 @@ pub(super) fn check(reply: &Reply, endpoint: &str, repo: &str) -> Result<()> {
 }
 
 /// `https://host:port` of an address.
-fn origin(url: &str) -> &str {
+pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     &url[..url[host..].find('/').map_or(url.len(), |at| host + at)]
 }
