@@ -15,6 +15,16 @@ mod bad_input;
 mod cache_commands;
 #[path = "suite/chats.rs"]
 mod chats;
+#[path = "suite/download_faults.rs"]
+mod download_faults;
+#[path = "suite/download_faults_names.rs"]
+mod download_faults_names;
+#[path = "suite/download_faults_races.rs"]
+mod download_faults_races;
+#[path = "suite/download_faults_sets.rs"]
+mod download_faults_sets;
+#[path = "suite/download_faults_speed.rs"]
+mod download_faults_speed;
 #[path = "suite/downloads.rs"]
 mod downloads;
 #[path = "suite/draft_accounts.rs"]

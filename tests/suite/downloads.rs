@@ -12,9 +12,9 @@ use super::server::{Reply, Request, Server};
 use crate::common::tiny::Tiny;
 use crate::common::{Sandbox, stderr};
 
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-const FILE: &str = "/owner/repo/resolve/main/tiny.gguf";
-const ADDRESS: &str = "hf:owner/repo/tiny.gguf";
+pub(super) const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+pub(super) const FILE: &str = "/owner/repo/resolve/main/tiny.gguf";
+pub(super) const ADDRESS: &str = "hf:owner/repo/tiny.gguf";
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
@@ -24,12 +24,12 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-fn model() -> Vec<u8> {
+pub(super) fn model() -> Vec<u8> {
     Tiny { says: |id| (32..127).contains(&id), ..Tiny::default() }.bytes()
 }
 
 /// What the hub says of a file, whatever it answers: commit, size and digest.
-fn described(reply: Reply, bytes: &[u8]) -> Reply {
+pub(super) fn described(reply: Reply, bytes: &[u8]) -> Reply {
     reply
         .with("x-repo-commit", COMMIT)
         .with("x-linked-size", bytes.len().to_string())
@@ -37,24 +37,24 @@ fn described(reply: Reply, bytes: &[u8]) -> Reply {
 }
 
 /// The bytes from where they were asked for.
-fn ranged(request: &Request, bytes: &[u8]) -> Reply {
+pub(super) fn ranged(request: &Request, bytes: &[u8]) -> Reply {
     let Some(from) = request.from() else { return Reply::body(200, bytes) };
     let last = request.to().map_or(bytes.len() - 1, |to| to.min(bytes.len() - 1));
     let range = format!("bytes {from}-{last}/{}", bytes.len());
     Reply::body(206, &bytes[from..=last]).with("content-range", range)
 }
 
-fn online(sandbox: &Sandbox, server: &Server) -> Command {
+pub(super) fn online(sandbox: &Sandbox, server: &Server) -> Command {
     let mut command = sandbox.qchat();
     command.env_remove("HF_HUB_OFFLINE").env("HF_ENDPOINT", server.url());
     command
 }
 
-fn pull(sandbox: &Sandbox, server: &Server) -> Output {
+pub(super) fn pull(sandbox: &Sandbox, server: &Server) -> Output {
     online(sandbox, server).args(["pull", ADDRESS]).output().unwrap()
 }
 
-fn repo(sandbox: &Sandbox) -> PathBuf {
+pub(super) fn repo(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("hub/models--owner--repo")
 }
 
@@ -83,7 +83,7 @@ fn holds_nothing(sandbox: &Sandbox) {
 }
 
 /// A failed pull: nothing on stdout, and the last line says why (the lines before it are progress).
-fn pull_refused(output: &Output) -> String {
+pub(super) fn pull_refused(output: &Output) -> String {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]), "{}", stderr(output));
     let line = stderr(output).lines().last().unwrap().to_owned();
     assert!(line.starts_with("qchat: ") && line.contains("owner/repo"), "{line}");

