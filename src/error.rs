@@ -64,9 +64,7 @@ impl Error {
 
     /// A mistake in a TOML file: file and line are named, and the line is shown, since the message may not name the key.
     pub fn in_toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
-        let at = error.span().map_or(0, |span| span.start.min(text.len()));
-        let number = text[..at].matches('\n').count() + 1;
-        let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+        let (number, line) = line_at(text, error.span().map_or(0, |span| span.start));
         Self::usage(format!("{name}, line {number} ({line}): {}", error.message()))
     }
 
@@ -84,6 +82,12 @@ impl Error {
     pub fn kind(&self) -> Kind {
         self.kind
     }
+}
+
+/// Number and words of the line that a byte is on.
+pub fn line_at(text: &str, at: usize) -> (usize, &str) {
+    let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    (number, text.lines().nth(number - 1).unwrap_or_default().trim())
 }
 
 impl fmt::Display for Error {

@@ -1,11 +1,13 @@
 //! Registries of models: the shipped one, compiled in, and the user's laid over it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::names;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, line_at};
+use crate::paths::expand_home;
 
 const SHIPPED: &str = include_str!("../../models.toml");
 
@@ -126,6 +128,12 @@ impl Entry {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.name.as_str()).chain(self.also.iter().map(String::as_str))
     }
+
+    /// Whether its user named this very file.
+    pub fn has_path(&self, file: &Path) -> bool {
+        let own = |source: &Source| source.path.as_deref().is_some_and(|path| expand_home(path) == file);
+        self.sources.iter().any(own) && !self.name.starts_with("ollama:")
+    }
 }
 
 fn one() -> u32 {
@@ -226,29 +234,92 @@ impl Registry {
 }
 
 fn read(text: &str, name: &str) -> Result<File> {
-    let file: File = toml::from_str(text).map_err(|error| Error::in_toml(name, text, &error))?;
-    for entry in &file.models {
-        let bad = |what: &str| Err(Error::usage(format!("{name}: model {}: {what}", entry.name)));
-        if entry.name.is_empty() || entry.name.contains(['/', '\\', ':']) || entry.name.starts_with('.') {
-            return bad("a name must not be empty, begin with a dot, or contain / \\ or :");
+    let mut file: File = toml::from_str(text).map_err(|error| Error::in_toml(name, text, &error))?;
+    let mut seen = BTreeMap::new();
+    let mut from = 0;
+    for entry in &mut file.models {
+        // Where its name stands: what else it has wrong is looked for from there.
+        from = name_at(text, from, &entry.name).unwrap_or(from);
+        let mistake = mistake(entry).or_else(|| {
+            let taken = entry.names().find_map(|own| Some((own.to_owned(), seen.get(&names::normal(own))?)));
+            let (own, other) = taken?;
+            Some((Word::Value(own.clone()), format!("'{own}' is also a name of model {other}")))
+        });
+        if let Some((word, what)) = mistake {
+            let at = position(text, from, &word).unwrap_or(from);
+            let (number, line) = line_at(text, at);
+            return Err(Error::usage(format!("{name}, line {number} ({line}): model {}: {what}", entry.name)));
         }
-        if let Some(template) = &entry.template
-            && crate::chat::named(template).is_none()
-        {
-            return bad(&format!("there is no template '{template}'"));
-        }
-        if let Some(problem) = entry.sampling.problem() {
-            return bad(&problem);
-        }
-        for file in entry.sources.iter().flat_map(|source| &source.files) {
-            if file.name.split('/').any(|part| part.is_empty() || part == ".." || part == ".")
-                || file.name.contains('\\')
-            {
-                return bad(&format!("'{}' is not a file name", file.name));
-            }
+        seen.extend(entry.names().map(|own| (names::normal(own), entry.name.clone())));
+        for file in entry.sources.iter_mut().flat_map(|source| &mut source.files) {
+            file.sha256 = file.sha256.take().map(|digest| digest.to_lowercase());
         }
     }
     Ok(file)
+}
+
+/// What shows a mistake in the file: a key, or a value as it stands there.
+enum Word {
+    Key(String),
+    Value(String),
+}
+
+/// What is wrong with an entry: the word that shows it, and what to say.
+fn mistake(entry: &Entry) -> Option<(Word, String)> {
+    let value = |value: &str, what: String| Some((Word::Value(value.to_owned()), what));
+    if entry.name.is_empty() || entry.name.contains(['/', '\\', ':']) || entry.name.starts_with('.') {
+        return value(&entry.name, "a name must not be empty, begin with a dot, or contain / \\ or :".into());
+    }
+    if let Some(template) = entry.template.as_deref().filter(|template| crate::chat::named(template).is_none()) {
+        return value(template, format!("there is no template '{template}'"));
+    }
+    if let Some(problem) = entry.sampling.problem() {
+        let key = problem.split(' ').next().unwrap_or_default().to_owned();
+        return Some((Word::Key(key), problem));
+    }
+    entry.sources.iter().find_map(mistake_of_source).and_then(|(word, what)| value(&word, what))
+}
+
+fn mistake_of_source(source: &Source) -> Option<(String, String)> {
+    let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', ':']);
+    if let Some(repo) = &source.hf
+        && !repo.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name) && !name.contains('/'))
+    {
+        return Some((repo.clone(), format!("hf must be owner/name, not '{repo}'")));
+    }
+    for file in &source.files {
+        let is_part = |part: &str| !part.is_empty() && part != ".." && part != "." && !part.contains('\\');
+        if !file.name.split('/').all(is_part) {
+            return Some((file.name.clone(), format!("'{}' is not a file name", file.name)));
+        }
+        let is_digest = |digest: &&String| digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(digest) = file.sha256.as_ref().filter(|digest| !is_digest(digest)) {
+            return Some((digest.clone(), "sha256 must be 64 hexadecimal digits".into()));
+        }
+    }
+    None
+}
+
+/// Where the line that gives a name stands, from a place on.
+fn name_at(text: &str, from: usize, name: &str) -> Option<usize> {
+    let is_key = |at: &usize| {
+        let before = text[..*at].rsplit('\n').next().unwrap_or_default();
+        before.trim_end_matches(['"', '\'']).trim_end().strip_suffix('=').is_some_and(|key| key.trim() == "name")
+    };
+    text.get(from..)?.match_indices(name).map(|(at, _)| from + at).find(is_key)
+}
+
+/// Where a word stands in a file, from a place on.
+fn position(text: &str, from: usize, word: &Word) -> Option<usize> {
+    let rest = text.get(from..)?;
+    let at = match word {
+        Word::Key(key) => {
+            let is_key = |at: &usize| rest[at + key.len()..].trim_start().starts_with('=');
+            rest.match_indices(key.as_str()).map(|(at, _)| at).find(is_key)
+        }
+        Word::Value(value) => ['"', '\''].iter().filter_map(|quote| rest.find(&format!("{quote}{value}{quote}"))).min(),
+    };
+    at.map(|at| from + at)
 }
 
 #[cfg(test)]
