@@ -94,9 +94,12 @@ impl Ollama {
         all
     }
 
+    fn place(&self, parts: &[&str; 4]) -> PathBuf {
+        parts.iter().fold(self.root.join("manifests"), |path, part| path.join(part))
+    }
+
     fn manifest(&self, parts: &[&str; 4]) -> Option<Manifest> {
-        let path = parts.iter().fold(self.root.join("manifests"), |path, part| path.join(part));
-        serde_json::from_str(&small(&path)?).ok()
+        serde_json::from_str(&small(&self.place(parts))?).ok()
     }
 
     fn layer(&self, manifest: &Manifest, kind: &str) -> Option<PathBuf> {
@@ -131,7 +134,7 @@ impl Ollama {
             name: format!("ollama:{called}"),
             // Its templates are Go's: only which family they are of can be told.
             fallback_template: text("template").and_then(|text| family(&text)).map(str::to_owned),
-            system: text("system"),
+            system: text("system").filter(|text| !text.trim().is_empty()),
             sampling: if sampling.problem().is_none() { sampling } else { SamplingDefaults::default() },
             sources: vec![Source { path: Some(blob.display().to_string()), ..Source::default() }],
             ..Entry::default()
@@ -144,7 +147,8 @@ impl Ollama {
 /// # Errors
 /// When Ollama does not have it here.
 pub(super) fn find(address: &str) -> Result<Entry> {
-    let (path, tag) = address.rsplit_once(':').unwrap_or((address, TAG));
+    // A host may have a port.
+    let (path, tag) = address.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).unwrap_or((address, TAG));
     let parts: Vec<&str> = path.split('/').collect();
     let parts = match parts.as_slice() {
         [name] => [HOST, OWNER, name, tag],
@@ -163,6 +167,10 @@ pub(super) fn find(address: &str) -> Result<Entry> {
     let folders = Ollama::all();
     if let Some(entry) = folders.iter().find_map(|own| own.entry(address, &parts)) {
         return Ok(entry);
+    }
+    if folders.iter().any(|own| own.place(&parts).is_file()) {
+        let error = Error::model(format!("what Ollama has of '{address}' is damaged, or not a GGUF"));
+        return Err(error.hint(format!("`ollama pull {address}` may repair it")));
     }
     let known: Vec<String> = folders.iter().flat_map(Ollama::list).map(|(name, ..)| name).collect();
     let error = Error::model(format!("Ollama has no '{address}' on this disk"));
