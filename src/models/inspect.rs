@@ -48,11 +48,13 @@ pub(super) fn usable(file: &Path) -> Result<Option<Header>> {
 /// The files of a model of so many, of which the first is named.
 pub(super) fn parts(first: &Path, splits: u64) -> Vec<PathBuf> {
     let name = first.file_name().unwrap_or_default().to_string_lossy();
-    // NAME-00001-of-00003.gguf and so on, beside each other: so llama.cpp looks for them.
+    // NAME-00001-of-00003.gguf and so on, beside each other: so llama.cpp looks for them, and only where the name says as
+    // many as the header.
+    let said = |rest: &str| rest.split_once('.').and_then(|(count, _)| count.parse().ok()) == Some(splits);
     match name.rsplit_once("-00001-of-") {
-        Some((stem, rest)) if splits > 1 => {
+        Some((stem, rest)) if splits > 1 && said(rest) => {
             let part = |number| first.with_file_name(format!("{stem}-{number:05}-of-{rest}"));
-            (1..=splits.min(99_999)).map(part).collect()
+            (1..=splits).map(part).collect()
         }
         _ => vec![first.to_owned()],
     }
@@ -87,6 +89,7 @@ mod tests {
         write("m-00003-of-00003.gguf", 11);
         assert_eq!(bytes(&first, 3), 23);
         assert_eq!(bytes(&first, 1), 5);
+        assert_eq!(bytes(&first, u64::MAX), 5, "a header that claims other parts than its name");
         assert_eq!(bytes(&write("m.gguf", 3), 3), 3);
     }
 }
