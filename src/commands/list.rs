@@ -43,7 +43,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
             "name": own.name,
             "bytes": own.bytes,
             "quantisation": null,
-            "where": own.owner,
+            "where": own.owner.unwrap_or("here"),
             "file": own.file,
             "fits": fits(own.bytes, free),
             "draft": null,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::models::{Receipt, Registry, Resolver, Target};
 use crate::paths::Paths;
 use crate::ui::input;
-use crate::ui::output::Terminal;
+use crate::ui::output::{Terminal, size};
 
 pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -15,10 +15,12 @@ pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
     let registry = Registry::load(&paths.user_registry())?;
     let resolver = Resolver { registry: &registry, paths: &paths };
     // All or none: what must not go is said before anything goes.
-    let receipts = args.models.iter().map(|model| receipt(&resolver, model)).collect::<Result<Vec<_>>>()?;
+    let mut receipts = args.models.iter().map(|model| receipt(&resolver, model)).collect::<Result<Vec<_>>>()?;
+    receipts.sort_by(|a, b| a.name.cmp(&b.name));
+    receipts.dedup();
     for receipt in &receipts {
         let removal = receipt.removal();
-        let size = format!("{:.2} GB", removal.bytes as f64 / 1e9);
+        let size = size(removal.bytes);
         if args.dry_run {
             terminal.reply(&format!("{} ({size}):", receipt.name));
             removal.files.iter().for_each(|file| terminal.reply(&format!("  {}", file.display())));
@@ -39,16 +41,20 @@ pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
 fn receipt(resolver: &Resolver, model: &str) -> Result<Receipt> {
     let target = resolver.target(model)?;
     let Target::Entry(entry) = &target else {
-        return Err(Error::usage(format!("{model} is a file of yours; qchat deletes only what it fetched")));
+        return Err(yours(model));
     };
     let receipt = Receipt::read(resolver.paths, &entry.name).filter(|receipt| !receipt.removal().files.is_empty());
     let own_folder = resolver.paths.models().join(&entry.name);
-    match (receipt, resolver.here(&target)?) {
+    let here = if receipt.is_some() { None } else { resolver.here(&target)? };
+    // It may have been fetched under another name: by its address, or before the registry had it.
+    let receipt = receipt.or_else(|| Receipt::of_files(resolver.paths, &here.as_ref()?.files()));
+    match (receipt, here) {
         (Some(receipt), _) => Ok(receipt),
         // Fetched before there were receipts: the folder is qchat's own.
         (None, Some(here)) if here.file.starts_with(&own_folder) => {
-            Ok(Receipt { name: entry.name.clone(), files: here.files().into_iter().collect() })
+            Ok(Receipt { name: entry.name.clone(), files: here.files().into_iter().collect(), ..Receipt::default() })
         }
+        (None, Some(here)) if entry.has_path(&here.file) => Err(yours(&here.file.display().to_string())),
         (None, Some(here)) => Err(Error::usage(format!(
             "{} was fetched by another program and stays: {}",
             entry.name,
@@ -57,4 +63,8 @@ fn receipt(resolver: &Resolver, model: &str) -> Result<Receipt> {
         .hint("delete it with that program")),
         (None, None) => Err(Error::usage(format!("{} is not on this disk", entry.name))),
     }
+}
+
+fn yours(file: &str) -> Error {
+    Error::usage(format!("{file} is a file of yours and stays")).hint("qchat deletes only what it fetched")
 }

@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::inspect;
 use super::registry::FileSpec;
 
 /// The quantisation where none is named.
@@ -52,9 +53,7 @@ impl HubRepo {
         let snapshots = std::fs::read_dir(self.folder.join("snapshots")).ok()?;
         let mut names = std::collections::BTreeSet::new();
         for snapshot in snapshots.flatten().map(|entry| entry.path()) {
-            let below = [snapshot.clone()].into_iter().chain(files_in(&snapshot).filter(|path| path.is_dir()));
-            let files = below.collect::<Vec<_>>().into_iter().flat_map(|folder| files_in(&folder).collect::<Vec<_>>());
-            let files = files.filter(|path| path.is_file());
+            let files = files_below(&snapshot).into_iter().filter(|path| path.is_file());
             names.extend(files.filter_map(|path| Some(path.strip_prefix(&snapshot).ok()?.to_str()?.to_owned())));
         }
         let names = of_quant(&names.into_iter().collect::<Vec<_>>(), quant).ok()?;
@@ -97,13 +96,12 @@ pub(super) fn list(cache: &Path) -> Vec<(String, PathBuf, u64)> {
     for repo in files_in(cache) {
         let name = repo.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(name) = name.strip_prefix("models--").map(|name| name.replacen("--", "/", 1)) else { continue };
-        let snapshots = files_in(&repo.join("snapshots"));
-        let files = snapshots.flat_map(|snapshot| files_in(&snapshot).map(move |file| (snapshot.clone(), file)));
-        for (snapshot, file) in files {
-            let Some(own) = file.strip_prefix(&snapshot).ok().and_then(Path::to_str) else { continue };
-            let first = !own.contains("-of-") || own.contains("-00001-of-");
-            if let Some(meta) = file.metadata().ok().filter(|meta| meta.is_file() && is_gguf(own) && first) {
-                all.push((format!("hf:{name}/{own}"), file.clone(), meta.len()));
+        for snapshot in files_in(&repo.join("snapshots")) {
+            for file in files_below(&snapshot) {
+                let Some(own) = file.strip_prefix(&snapshot).ok().and_then(Path::to_str) else { continue };
+                if is_first(own) && file.is_file() {
+                    all.push((format!("hf:{name}/{own}"), file.clone(), bytes_of(&file)));
+                }
             }
         }
     }
@@ -114,6 +112,13 @@ pub(super) fn list(cache: &Path) -> Vec<(String, PathBuf, u64)> {
 
 fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// What is in a folder, and in the folders in it: repositories keep split models in one of their own.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (folders, mut files): (Vec<_>, Vec<_>) = files_in(folder).partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| files_in(folder)));
+    files
 }
 
 pub(super) fn is_gguf(name: &str) -> bool {
@@ -152,14 +157,35 @@ pub(super) fn of_quant(all: &[String], quant: &str) -> Result<Vec<String>, &'sta
     let fits = |name: &&String| is_gguf(name) && name.to_lowercase().contains(&wanted);
     let mut files: Vec<String> = all.iter().filter(fits).filter(safe).cloned().collect();
     files.sort();
-    // NAME-00001-of-00003.gguf: as many as the name says.
-    let parts = |name: &String| name.rsplit_once("-of-")?.1.split_once('.')?.0.parse::<usize>().ok();
     match files.as_slice() {
         [] => Err("no files"),
-        [one] if parts(one).is_none_or(|parts| parts == 1) => Ok(files),
-        several if several.iter().all(|name| parts(name) == Some(several.len())) => Ok(files),
+        all if is_one_model(all) => Ok(files),
         _ => Err("several files"),
     }
+}
+
+/// How many parts a name like NAME-00001-of-00003.gguf says that there are.
+fn parts(name: &str) -> Option<usize> {
+    name.rsplit_once("-of-")?.1.split_once('.')?.0.parse().ok()
+}
+
+/// Whether files are one model: one that is whole, or as many as their names say.
+pub(super) fn is_one_model(names: &[String]) -> bool {
+    match names {
+        [one] => parts(one).is_none_or(|parts| parts == 1),
+        several => !several.is_empty() && several.iter().all(|name| parts(name) == Some(several.len())),
+    }
+}
+
+/// The bytes of a model whose first file this is, by the name of that file.
+pub(super) fn bytes_of(first: &Path) -> u64 {
+    let name = first.file_name().unwrap_or_default().to_string_lossy();
+    inspect::bytes(first, parts(&name).unwrap_or(1) as u64)
+}
+
+/// Whether a file is a model, or the first of a split one.
+pub(super) fn is_first(name: &str) -> bool {
+    is_gguf(name) && (!name.contains("-of-") || name.contains("-00001-of-"))
 }
 
 #[cfg(unix)]

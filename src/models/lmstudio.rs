@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::hub::{is_complete, is_gguf, of_quant};
+use super::hub::{bytes_of, is_complete, is_first, of_quant};
 use super::registry::FileSpec;
 use crate::paths::non_empty;
 
@@ -37,16 +37,18 @@ pub(super) fn find_quant(repo: &str, quant: &str) -> Option<Vec<PathBuf>> {
     })
 }
 
-/// Every model there is, the first part of split ones, with its bytes.
-pub(super) fn list() -> Vec<(PathBuf, u64)> {
+/// Every model there is, the first part of split ones: its address as on the hub, its file, its bytes.
+pub(super) fn list() -> Vec<(String, PathBuf, u64)> {
     let below = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = folders().into_iter().flat_map(below).flat_map(below).flat_map(below);
-    let mut all: Vec<(PathBuf, u64)> = Vec::new();
-    for path in files {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let first = !name.contains("-of-") || name.contains("-00001-of-");
-        if let Some(meta) = path.metadata().ok().filter(|meta| meta.is_file() && is_gguf(&name) && first) {
-            all.push((path, meta.len()));
+    let files = folders().into_iter().flat_map(|root| {
+        let files = below(root.clone()).flat_map(below).flat_map(below);
+        files.map(move |file| (root.clone(), file)).collect::<Vec<_>>()
+    });
+    let mut all: Vec<(String, PathBuf, u64)> = Vec::new();
+    for (root, file) in files {
+        let own = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().into_owned();
+        if is_first(&own) && file.is_file() {
+            all.push((own, file.clone(), bytes_of(&file)));
         }
     }
     all.sort();

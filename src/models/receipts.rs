@@ -17,6 +17,9 @@ pub struct Receipt {
     pub name: String,
     /// As the model is loaded from them: links into blobs in a Hugging Face cache.
     pub files: BTreeSet<PathBuf>,
+    /// Parts of the model that were here before, which stay.
+    #[serde(default)]
+    pub found: BTreeSet<PathBuf>,
 }
 
 /// What deleting a model deletes.
@@ -27,11 +30,13 @@ pub struct Removal {
 }
 
 impl Receipt {
-    /// Notes that these files of an entry were fetched.
-    pub(super) fn write(paths: &Paths, entry: &Entry, files: &[PathBuf]) -> Result<()> {
+    /// Notes the files of an entry of which some, `own`, were fetched.
+    pub(super) fn write(paths: &Paths, entry: &Entry, files: &[PathBuf], own: &[PathBuf]) -> Result<()> {
         let mut receipt =
             Self::read(paths, &entry.name).unwrap_or_else(|| Self { name: entry.name.clone(), ..Self::default() });
-        receipt.files.extend(files.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone())));
+        receipt.files.extend(own.iter().map(|file| absolute(file)));
+        receipt.found.extend(files.iter().map(|file| absolute(file)));
+        receipt.found.retain(|file| !receipt.files.contains(file));
         let path = file(paths, &entry.name);
         let write = || -> io::Result<()> {
             let folder = path.parent().unwrap_or(&path);
@@ -46,7 +51,29 @@ impl Receipt {
 
     /// The receipt of a model, by its name.
     pub fn read(paths: &Paths, name: &str) -> Option<Self> {
-        serde_json::from_str(&fs::read_to_string(file(paths, name)).ok()?).ok()
+        // Two names may share a file of receipts, which is the one's that it names.
+        read(&file(paths, name)).filter(|receipt| receipt.name == name)
+    }
+
+    /// All there are.
+    pub(super) fn all(paths: &Paths) -> Vec<Self> {
+        let entries = fs::read_dir(folder(paths)).into_iter().flatten().flatten();
+        entries.filter_map(|entry| read(&entry.path())).collect()
+    }
+
+    /// The one that has these files, whatever name they were fetched under.
+    pub fn of_files(paths: &Paths, files: &[PathBuf]) -> Option<Self> {
+        let files: Vec<PathBuf> = files.iter().map(|file| absolute(file)).collect();
+        let is_of = |own: &Self| {
+            let all = files.iter().all(|file| own.files.contains(file) || own.found.contains(file));
+            all && files.iter().any(|file| own.files.contains(file))
+        };
+        Self::all(paths).into_iter().find(is_of)
+    }
+
+    /// The files of the model, those that stay too.
+    pub(super) fn all_files(&self) -> Vec<PathBuf> {
+        self.files.union(&self.found).cloned().collect()
     }
 
     /// What deleting the model would delete: its files, and the blobs behind them that nothing else refers to.
@@ -88,7 +115,19 @@ impl Receipt {
 
 fn file(paths: &Paths, name: &str) -> PathBuf {
     let safe: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '+' }).collect();
-    paths.data.join("receipts").join(format!("{safe}.json"))
+    folder(paths).join(format!("{safe}.json"))
+}
+
+fn folder(paths: &Paths) -> PathBuf {
+    paths.data.join("receipts")
+}
+
+fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
+}
+
+fn read(file: &Path) -> Option<Receipt> {
+    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
 }
 
 /// Whether another link of the repository, in any snapshot, leads to the blob.
@@ -157,7 +196,7 @@ mod tests {
         let own = link(&repo, "c1", "a.gguf", "one");
         let other = link(&repo, "c2", "a.gguf", "one");
         let entry = Entry { name: "hf:o/r/a.gguf".into(), ..Entry::default() };
-        Receipt::write(&paths, &entry, std::slice::from_ref(&own)).unwrap();
+        Receipt::write(&paths, &entry, std::slice::from_ref(&own), std::slice::from_ref(&own)).unwrap();
         let receipt = Receipt::read(&paths, "hf:o/r/a.gguf").unwrap();
         assert_eq!(receipt.removal(), Removal { files: vec![own.clone()], bytes: 0 });
         receipt.remove(&paths).unwrap();
@@ -171,7 +210,7 @@ mod tests {
         let paths = Paths::under(&home.path().join("qchat"));
         let files = [link(&repo, "c1", "a.gguf", "one"), link(&repo, "c1", "b.gguf", "two")];
         let entry = Entry { name: "m".into(), ..Entry::default() };
-        Receipt::write(&paths, &entry, &files).unwrap();
+        Receipt::write(&paths, &entry, &files, &files).unwrap();
         let removal = Receipt::read(&paths, "m").unwrap().remove(&paths).unwrap();
         assert_eq!((removal.files.len(), removal.bytes), (4, 6));
         assert!(!repo.exists());

@@ -45,14 +45,15 @@ pub struct Installed<'a> {
     pub quant: Option<String>,
 }
 
-/// A model that another program keeps.
+/// A model that no registry entry means.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     /// What `qchat run` takes for it.
     pub name: String,
     pub file: PathBuf,
     pub bytes: u64,
-    pub owner: &'static str,
+    /// The program that keeps it; none for what qchat fetched.
+    pub owner: Option<&'static str>,
 }
 
 /// Finds models.
@@ -100,8 +101,8 @@ impl Resolver<'_> {
 
     pub(super) fn installed_entry<'e>(&self, entry: &'e Entry) -> Option<Installed<'e>> {
         let (source, files) = self.on_disk(entry)?;
-        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).sum();
-        Some(Installed { entry, file: files.into_iter().next()?, bytes, quant: source.quant.clone() })
+        let file = files.into_iter().next()?;
+        Some(Installed { entry, bytes: hub::bytes_of(&file), file, quant: source.quant.clone() })
     }
 
     /// The files of `target`, fetched where they are missing.
@@ -155,8 +156,10 @@ impl Resolver<'_> {
                 let hub = HubRepo::new(&self.paths.hugging_face(), repo).find_quant(revision, quant);
                 // A repository may have no such quantisation: then what was picked when it was fetched.
                 let picked = || {
-                    let files = Receipt::read(self.paths, &entry.name)?.files.into_iter().collect::<Vec<_>>();
-                    (source.quant.is_none() && files.iter().all(|file| file.is_file())).then_some(files)
+                    let files = Receipt::read(self.paths, &entry.name)?.all_files();
+                    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+                    let here = hub::is_one_model(&names) && files.iter().all(|file| file.is_file());
+                    (source.quant.is_none() && here).then_some(files)
                 };
                 hub.or_else(|| lmstudio::find_quant(repo, quant)).or_else(picked).filter(|files| !files.is_empty())
             }
@@ -178,13 +181,19 @@ impl Resolver<'_> {
         let known: Vec<PathBuf> = self.installed().into_iter().filter_map(|own| own.file.canonicalize().ok()).collect();
         let mut all: Vec<Elsewhere> = Vec::new();
         for (name, file, bytes) in Ollama::all().iter().flat_map(Ollama::list) {
-            all.push(Elsewhere { name: format!("ollama:{name}"), file, bytes, owner: "Ollama" });
+            all.push(Elsewhere { name: format!("ollama:{name}"), file, bytes, owner: Some("Ollama") });
         }
-        for (file, bytes) in lmstudio::list() {
-            all.push(Elsewhere { name: file.display().to_string(), file, bytes, owner: "LM Studio" });
+        for (address, file, bytes) in lmstudio::list() {
+            // Its address where that reaches it, which is half as long as its path.
+            let reaches = |entry: &Entry| self.on_disk(entry).is_some_and(|(_, files)| files.first() == Some(&file));
+            let name = hf_entry(&address).ok().filter(reaches).map(|entry| entry.name);
+            let name = name.unwrap_or_else(|| file.display().to_string());
+            all.push(Elsewhere { name, file, bytes, owner: Some("LM Studio") });
         }
+        let fetched: Vec<Receipt> = Receipt::all(self.paths);
         for (name, file, bytes) in hub::list(&self.paths.hugging_face()) {
-            all.push(Elsewhere { name, file, bytes, owner: "Hugging Face" });
+            let is_own = fetched.iter().any(|receipt| receipt.files.contains(&file));
+            all.push(Elsewhere { name, file, bytes, owner: (!is_own).then_some("Hugging Face") });
         }
         all.retain(|own| own.file.canonicalize().is_ok_and(|file| !known.contains(&file)));
         all

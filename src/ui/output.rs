@@ -82,6 +82,15 @@ pub fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Bytes of a model, in words.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        10_000_000..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
+
 /// One line on stderr. Nobody has to be listening there.
 fn say(prefix: &str, line: &str) {
     let _ = writeln!(io::stderr(), "{prefix}{}", clean::line(line));

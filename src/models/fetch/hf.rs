@@ -22,12 +22,14 @@ struct Described {
     commit: Option<String>,
 }
 
-/// Fetches the files of `source`; where it names none, those of its quantisation. Answers the source with its files.
+/// Fetches the files of `source`; where it names none, those of its quantisation. Answers the source with its files; those
+/// that came, and were not here before, are `own`.
 pub(super) fn fetch(
     repo: &str,
     source: &Source,
     paths: &Paths,
     fetcher: &mut Fetcher,
+    own: &mut Vec<PathBuf>,
 ) -> Result<(Source, Vec<PathBuf>)> {
     let hub = Hub::new(repo, paths, fetcher)?;
     let source = hub.named(source, fetcher)?;
@@ -47,7 +49,7 @@ pub(super) fn fetch(
     // Sizes are what a server says.
     check_room(&paths.hugging_face(), needed.fold(0, u64::saturating_add))?;
     for file in &described {
-        hub.download(&source, file, fetcher)?;
+        own.extend(hub.download(&source, file, fetcher)?);
     }
     let files = here().ok_or_else(|| Error::model(format!("what was fetched of {repo} is gone")).hint("try again"))?;
     Ok((source, files))
@@ -160,15 +162,16 @@ impl<'a> Hub<'a> {
         Ok(Described { wanted, url, commit: header(&reply, "x-repo-commit").filter(|commit| is_hex(commit)) })
     }
 
-    fn download(&self, source: &Source, file: &Described, fetcher: &mut Fetcher) -> Result<PathBuf> {
+    /// The file as it is linked; none where another process brought it meanwhile.
+    fn download(&self, source: &Source, file: &Described, fetcher: &mut Fetcher) -> Result<Option<PathBuf>> {
         let Described { wanted, url, commit } = file;
         // The name of the unfinished file holds the digest, so that one is never continued with another's bytes.
         let named = wanted.sha256.as_deref().unwrap_or("unnamed");
         let lock = self.locks.join(format!("{named}.lock"));
         let _turn = Turn::wait(&lock, &wanted.name, fetcher)?;
         let snapshot = commit.as_deref().unwrap_or(revision(source));
-        if let Some(path) = self.folder.in_snapshot(snapshot, wanted) {
-            return Ok(path);
+        if self.folder.in_snapshot(snapshot, wanted).is_some() {
+            return Ok(None);
         }
         let unfinished = self.unfinished(named);
         make_folder(unfinished.parent().unwrap_or(&unfinished))?;
@@ -194,6 +197,7 @@ impl<'a> Hub<'a> {
         let is_main = revision(source) == "main" && commit.is_some();
         self.folder
             .link(snapshot, &wanted.name, &digest, is_main)
+            .map(Some)
             .map_err(|error| Error::model(format!("{} cannot be linked: {error}", wanted.name)))
     }
 }

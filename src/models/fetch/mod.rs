@@ -51,22 +51,28 @@ pub struct Fetcher<'a> {
 pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Result<(Source, Vec<PathBuf>)> {
     let mut reasons = Vec::new();
     for (number, source) in entry.sources.iter().enumerate() {
+        let mut own = Vec::new();
         let fetched = match (&source.hf, &source.pip, fetcher.only) {
-            (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, paths, fetcher),
+            (Some(repo), _, Only::Any | Only::Hf) => hf::fetch(repo, source, paths, fetcher, &mut own),
             (None, Some(spec), Only::Any | Only::Pip) => {
-                pip::fetch(spec, source, paths, &entry.name, fetcher).map(|files| (source.clone(), files))
+                pip::fetch(spec, source, paths, &entry.name, fetcher).map(|files| {
+                    own.clone_from(&files);
+                    (source.clone(), files)
+                })
             }
             (None, None, _) if source.path.is_some() => Err(Error::model("there is no such file")),
             _ => continue,
         };
+        // The parts of a download that ended early too. Only noted: what cannot be noted cannot be deleted by `qchat rm`,
+        // and nothing else.
+        let files = fetched.as_ref().map_or(&own, |(_, files)| files);
+        if !own.is_empty()
+            && let Err(error) = Receipt::write(paths, entry, files, &own)
+        {
+            fetcher.progress.note(&error.to_string());
+        }
         match fetched {
-            Ok(fetched) => {
-                // Only noted: what cannot be noted cannot be deleted by `qchat rm`, and nothing else.
-                if let Err(error) = Receipt::write(paths, entry, &fetched.1) {
-                    fetcher.progress.note(&error.to_string());
-                }
-                return Ok(fetched);
-            }
+            Ok(fetched) => return Ok(fetched),
             Err(error) if error.kind() == Kind::Interrupted => return Err(error),
             Err(error) => {
                 let reason = format!("{}: {error}", source.label());
