@@ -14,6 +14,8 @@ use crate::ui::output::{self, Terminal};
 
 /// What a model takes beside its weights, about: a small context, buffers, the program.
 const BESIDE: u64 = 500_000_000;
+/// A name that is longer widens no column.
+const LONGEST: usize = 32;
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -54,8 +56,9 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     match args.output {
         ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows))))?,
         ListFormat::Text => {
-            terminal.detail("name, size, quantisation, where it is, whether memory holds it, its draft");
-            output::print_clean(&terminal, &rows.iter().map(line).collect::<String>())?;
+            terminal.detail("name, size, where it is and whether memory holds it, quantisation, its draft");
+            let rows: Vec<Cells> = rows.iter().map(cells).collect();
+            output::print_clean(&terminal, &table(&rows, terminal.columns()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -66,18 +69,57 @@ fn fits(bytes: u64, free: Option<u64>) -> Option<bool> {
     free.filter(|_| bytes > 0).map(|free| bytes + bytes / 20 + BESIDE <= free)
 }
 
-fn line(row: &Value) -> String {
+/// Name, size, where it is and whether it is too large, quantisation, draft.
+type Cells = [String; 5];
+
+fn cells(row: &Value) -> Cells {
     let text = |key: &str| row[key].as_str().unwrap_or_default();
-    let size = row["bytes"].as_u64().map_or_else(|| "?".into(), |bytes| format!("{:.1} GB", bytes as f64 / 1e9));
-    let fits = if row["fits"] == false { "too large" } else { "" };
-    let place = if text("where") == "available" { "" } else { text("where") };
-    let mut line = String::new();
-    let _ = write!(
-        line,
-        "{:<28} {size:>8}  {:<8} {place:<12} {fits:<9} {}",
-        text("name"),
-        text("quantisation"),
-        text("draft")
-    );
-    format!("{}\n", line.trim_end())
+    let place = Some(text("where")).filter(|place| *place != "available");
+    let fits = (row["fits"] == false).then_some("too large");
+    let place = place.into_iter().chain(fits).collect::<Vec<_>>().join(", ");
+    let size = row["bytes"].as_u64().map_or_else(|| "?".into(), output::size);
+    [text("name").to_owned(), size, place, text("quantisation").to_owned(), text("draft").to_owned()]
+}
+
+/// Rows under each other. In a terminal of so many columns none is broken: a long name, which somebody may want to copy,
+/// has a line of its own, and cells without room are left out, the least important first.
+fn table(rows: &[Cells], columns: Option<usize>) -> String {
+    let widest = |at: usize| rows.iter().map(|row| row[at].chars().count()).filter(|width| *width <= LONGEST).max();
+    let widths = [0, 1, 2, 3, 4].map(|at| widest(at).unwrap_or(0));
+    let mut out = String::new();
+    for row in rows {
+        let mut line = format!("{:<1$}", row[0], widths[0]);
+        if columns.is_some() && row[0].chars().count() > widths[0] {
+            let _ = writeln!(out, "{}", row[0]);
+            line = " ".repeat(widths[0]);
+        }
+        for at in 1..row.len() {
+            // Sizes end under each other, everything else begins so.
+            let cell =
+                if at == 1 { format!("{:>1$}", row[at], widths[at]) } else { format!("{:<1$}", row[at], widths[at]) };
+            if columns.is_some_and(|columns| line.chars().count() + 2 + cell.trim_end().chars().count() > columns) {
+                break;
+            }
+            line += "  ";
+            line += &cell;
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let long = "x".repeat(LONGEST + 1);
+        let row = |cells: [&str; 5]| cells.map(str::to_owned);
+        let rows = [row(["a", "1.0 MB", "here", "Q8_0", "b"]), row([&long, "10 MB", "Ollama", "", ""])];
+        assert_eq!(table(&rows, None), format!("a  1.0 MB  here    Q8_0  b\n{long}   10 MB  Ollama\n"));
+        assert_eq!(table(&rows, Some(80)), format!("a  1.0 MB  here    Q8_0  b\n{long}\n    10 MB  Ollama\n"));
+        assert_eq!(table(&rows, Some(17)), format!("a  1.0 MB  here\n{long}\n    10 MB  Ollama\n"));
+        assert_eq!(table(&rows, Some(3)), format!("a\n{long}\n\n"));
+    }
 }

@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::models::fetch::{self, Fetcher, Only};
 use crate::models::{Registry, Resolver, Target};
 use crate::paths::Paths;
-use crate::ui::output::Terminal;
+use crate::ui::output::{Terminal, size};
 use crate::ui::progress::Downloads;
 
 pub(super) fn run(args: &PullArgs) -> Result<ExitCode> {
@@ -77,8 +77,4 @@ fn would_pull(resolver: &Resolver, target: &Target, fetcher: &mut Fetcher, termi
     let (from, bytes) = fetch::would_fetch(entry, resolver.paths, fetcher)?;
     terminal.reply(&format!("{}: {} from {from}", entry.name, bytes.map_or_else(|| "unknown size".into(), size)));
     Ok(bytes)
-}
-
-fn size(bytes: u64) -> String {
-    format!("{:.2} GB", bytes as f64 / 1e9)
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::models::{Facts, Identity, Needs, Registry, Resolved, Resolver, Target, available, type_name};
 use crate::paths::Paths;
 use crate::prefix::{Bounds, Inventory, Store};
-use crate::ui::output::{self, Terminal};
+use crate::ui::output::{self, Terminal, size};
 
 /// Bytes of a number of the KV, by its type: a block of 32 of the quantised ones has a scale.
 const KV_TYPES: [(&str, f64); 4] = [("f16", 2.0), ("q8_0", 34.0 / 32.0), ("q5_1", 24.0 / 32.0), ("q4_0", 18.0 / 32.0)];
@@ -45,7 +45,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let mut sheet = Sheet::default();
     sheet.put("name", &model.name, "name", json!(model.name));
     sheet.put("file", model.file.display().to_string(), "file", json!(model.file));
-    sheet.put("size", gb(model.bytes), "bytes", json!(model.bytes));
+    sheet.put("size", size(model.bytes), "bytes", json!(model.bytes));
     if let Some(quant) = &model.quant {
         sheet.put("quantisation", quant, "quantisation", json!(quant));
     }
@@ -68,11 +68,17 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     match args.output {
         ListFormat::Json => output::print(&format!("{}\n", output::json_line(&Value::Object(sheet.values))))?,
         ListFormat::Text => {
-            let line = |(label, words): &(&str, String)| format!("{label:<15} {words}\n");
-            output::print_clean(&terminal, &sheet.lines.iter().map(line).collect::<String>())?;
+            output::print_clean(&terminal, &sheet.lines.iter().map(row).collect::<String>())?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A label and what it is, which may be several lines.
+fn row((label, words): &(&str, String)) -> String {
+    let mut lines = words.lines();
+    let first = format!("{label:<15} {}\n", lines.next().unwrap_or_default());
+    lines.fold(first, |text, line| text + &format!("{:<15} {line}\n", ""))
 }
 
 fn from_header(sheet: &mut Sheet, facts: &Facts) {
@@ -81,13 +87,15 @@ fn from_header(sheet: &mut Sheet, facts: &Facts) {
     sheet.put("parameters", count(parameters), "parameters", json!(parameters));
     let mut types: Vec<_> = facts.census.types.iter().map(|(kind, tally)| (type_name(*kind), *tally)).collect();
     types.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
-    let words = types.iter().map(|(name, tally)| format!("{name} {} in {} tensors", gb(tally.bytes), tally.tensors));
+    let words = types.iter().map(|(name, tally)| {
+        format!("{name} {} in {}", size(tally.bytes), output::count(tally.tensors as usize, "tensor"))
+    });
     let object: Map<String, Value> = types
         .iter()
         .map(|(name, tally)| (name.clone(), json!({ "tensors": tally.tensors, "bytes": tally.bytes })))
         .collect();
-    sheet.put("tensors", words.collect::<Vec<_>>().join(", "), "tensor_types", Value::Object(object));
-    sheet.put("read a token", gb(facts.read_per_token), "bytes_read_per_token", json!(facts.read_per_token));
+    sheet.put("tensors", words.collect::<Vec<_>>().join("\n"), "tensor_types", Value::Object(object));
+    sheet.put("read a token", size(facts.read_per_token), "bytes_read_per_token", json!(facts.read_per_token));
     if let Some(context) = facts.context {
         sheet.put("context", format!("{context} tokens"), "context", json!(context));
     }
@@ -108,11 +116,11 @@ fn memory(sheet: &mut Sheet, model: &Resolved) {
     let free = free_device_memory().or_else(available);
     let fits = free.map(|free| needed <= free);
     let verdict = match (fits, free) {
-        (Some(true), Some(free)) => format!(", fits ({} free)", gb(free)),
-        (Some(false), Some(free)) => format!(", does not fit ({} free)", gb(free)),
+        (Some(true), Some(free)) => format!(", fits ({} free)", size(free)),
+        (Some(false), Some(free)) => format!(", does not fit ({} free)", size(free)),
         _ => String::new(),
     };
-    sheet.put("memory", format!("{} with {context} tokens{verdict}", gb(needed)), "memory_bytes", json!(needed));
+    sheet.put("memory", format!("{} with {context} tokens{verdict}", size(needed)), "memory_bytes", json!(needed));
     sheet.values.insert("fits".into(), json!(fits));
 }
 
@@ -150,10 +158,6 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
         sheet.lines.push(("prefix cache", "nothing".into()));
     }
     sheet.values.insert("prefix_cache".into(), json!(rows));
-}
-
-fn gb(bytes: u64) -> String {
-    if bytes < 10_000_000 { format!("{:.1} MB", bytes as f64 / 1e6) } else { format!("{:.2} GB", bytes as f64 / 1e9) }
 }
 
 /// A number of parameters as people say it.

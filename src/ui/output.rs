@@ -51,6 +51,13 @@ impl Terminal {
         self.stderr && self.verbosity > Verbosity::Quiet
     }
 
+    /// The width of the terminal that stdout is; none for a pipe.
+    pub fn columns(&self) -> Option<usize> {
+        let (terminal_size::Width(columns), _) = self.stdout.then(terminal_size::terminal_size).flatten()?;
+        // One that says 0 does not know.
+        Some(usize::from(columns)).filter(|columns| *columns > 0)
+    }
+
     /// A line for the user, on stderr.
     pub fn status(&self, line: &str) {
         if self.verbosity > Verbosity::Quiet {
