@@ -88,8 +88,9 @@ fn fifty_kills_lose_nothing() {
     // The last bytes do not come before the last kill, however late that is.
     let (last, killing) = (bytes.len() - (1 << 20), Arc::new(AtomicBool::new(true)));
     let held = Arc::clone(&killing);
-    let server = hub(&bytes, move |request, right, _| {
-        let stall = held.load(Ordering::SeqCst).then(|| last.saturating_sub(request.from().unwrap_or(0)));
+    let server = hub(&bytes, move |_, right, _| {
+        let from = right.part.as_ref().map_or(0, |(_, range)| range.start);
+        let stall = held.load(Ordering::SeqCst).then(|| last.saturating_sub(from));
         Reply { stall, rate: Some(48 << 20), ..right }
     });
     let unfinished = repo(&sandbox).join(format!("blobs/{}.qchat-incomplete", sha256(&bytes)));
@@ -113,7 +114,8 @@ fn fifty_kills_lose_nothing() {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        // It goes on where it was, never before.
+        // It goes on where it was, never before, and nothing of that goes.
+        assert!(there() >= before, "{} after {before}, kill {kills}", there());
         assert_eq!(froms(&server)[asked], Some(before).filter(|from| *from > 0), "kill {kills}");
     }
     let went_on = froms(&server).iter().flatten().filter(|from| **from > 0).count();

@@ -102,7 +102,7 @@ fn attempt(
     speeds: &mut Speeds,
     fetcher: &mut Fetcher,
 ) -> Result<(), Failure> {
-    let tag = std::fs::read_to_string(&wanted.tag).ok();
+    let tag = std::fs::read_to_string(&wanted.tag).ok().filter(|tag| !tag.is_empty());
     let part = Part { from: incoming.bytes, to: None, if_range: tag.clone() };
     let (reply, location) = http.follow(wanted.url, &part, fetcher).map_err(passing)?;
     let now = header(&reply, "etag").filter(|tag| !tag.starts_with("W/"));
@@ -125,9 +125,11 @@ fn attempt(
         }
     }
     match &now {
-        Some(tag) => {
-            let _ = std::fs::write(&wanted.tag, tag);
+        // Whoever is killed while it is written has no bytes to lose yet.
+        Some(new) if tag.as_ref() != Some(new) => {
+            let _ = std::fs::write(&wanted.tag, new);
         }
+        Some(_) => {}
         None => {
             let _ = std::fs::remove_file(&wanted.tag);
         }
