@@ -14,8 +14,9 @@ use crate::ui::output::{self, Terminal};
 
 /// What a model takes beside its weights, about: a small context, buffers, the program.
 const BESIDE: u64 = 500_000_000;
-/// A name that is longer widens no column.
+/// A name that is longer widens no column, and what a size and a place take beside it.
 const LONGEST: usize = 32;
+const SIZE_AND_PLACE: usize = 2 + "10.00 GB".len() + 2 + "LM Studio".len();
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -84,8 +85,11 @@ fn cells(row: &Value) -> Cells {
 /// Rows under each other. In a terminal of so many columns none is broken: a long name, which somebody may want to copy,
 /// has a line of its own, and cells without room are left out, the least important first.
 fn table(rows: &[Cells], columns: Option<usize>) -> String {
-    let widest = |at: usize| rows.iter().map(|row| row[at].chars().count()).filter(|width| *width <= LONGEST).max();
-    let widths = [0, 1, 2, 3, 4].map(|at| widest(at).unwrap_or(0));
+    let longest = columns.map_or(LONGEST, |columns| columns.saturating_sub(SIZE_AND_PLACE).min(LONGEST));
+    let widths = [0, 1, 2, 3, 4].map(|at| {
+        let widths = rows.iter().map(|row| row[at].chars().count());
+        widths.filter(|width| at > 0 || *width <= longest).max().unwrap_or(0)
+    });
     let mut out = String::new();
     for row in rows {
         let mut line = format!("{:<1$}", row[0], widths[0]);
@@ -119,7 +123,7 @@ mod tests {
         let rows = [row(["a", "1.0 MB", "here", "Q8_0", "b"]), row([&long, "10 MB", "Ollama", "", ""])];
         assert_eq!(table(&rows, None), format!("a  1.0 MB  here    Q8_0  b\n{long}   10 MB  Ollama\n"));
         assert_eq!(table(&rows, Some(80)), format!("a  1.0 MB  here    Q8_0  b\n{long}\n    10 MB  Ollama\n"));
-        assert_eq!(table(&rows, Some(17)), format!("a  1.0 MB  here\n{long}\n    10 MB  Ollama\n"));
-        assert_eq!(table(&rows, Some(3)), format!("a\n{long}\n\n"));
+        assert_eq!(table(&rows, Some(22)), format!("a  1.0 MB  here\n{long}\n    10 MB  Ollama\n"));
+        assert_eq!(table(&rows, Some(12)), format!("a\n  1.0 MB\n{long}\n   10 MB\n"));
     }
 }
