@@ -41,6 +41,12 @@ mod drafts;
 mod engine;
 #[path = "suite/hybrid.rs"]
 mod hybrid;
+#[path = "suite/model_commands.rs"]
+mod model_commands;
+#[path = "suite/models_here.rs"]
+mod models_here;
+#[path = "suite/models_here_fuzz.rs"]
+mod models_here_fuzz;
 #[path = "suite/one_shot.rs"]
 mod one_shot;
 #[path = "suite/outcome.rs"]

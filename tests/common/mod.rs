@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each harness uses a part of it")]
 
+pub mod blank;
 pub mod recurrent;
 pub mod sliding;
 pub mod tiny;

@@ -266,21 +266,21 @@ pub fn header_claiming(tensors: u64, kvs: u64) -> Vec<u8> {
 }
 
 /// A piece of metadata: the key, its type's number, its value.
-fn key(name: &str, kind: u32, value: &[u8]) -> Vec<u8> {
+pub fn key(name: &str, kind: u32, value: &[u8]) -> Vec<u8> {
     [&string(name), &kind.to_le_bytes()[..], value].concat()
 }
 
-fn string_key(name: &str, value: &str) -> Vec<u8> {
+pub fn string_key(name: &str, value: &str) -> Vec<u8> {
     key(name, 8, &string(value))
 }
 
-fn array_key(name: &str, kind: u32, items: &[Vec<u8>]) -> Vec<u8> {
+pub fn array_key(name: &str, kind: u32, items: &[Vec<u8>]) -> Vec<u8> {
     let (kind, length) = (kind.to_le_bytes(), (items.len() as u64).to_le_bytes());
     key(name, 9, &[&kind[..], &length, &items.concat()].concat())
 }
 
 /// GGUF's string: the length, then the bytes.
-fn string(text: &str) -> Vec<u8> {
+pub fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat()
 }
 

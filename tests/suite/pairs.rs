@@ -146,7 +146,7 @@ fn the_registrys_draft_comes_before_the_smallest_that_fits() {
     assert_eq!(home.auto(path.to_str().unwrap()).as_deref(), Some("middle"), "also for its path");
     assert_eq!(home.auto("middle"), None, "a quarter is asked for");
     // One that does not fit is passed over.
-    home.add("middle", None, &Tiny { renamed: Some((98, "xx")), ..middle });
+    home.sandbox.write("middle.gguf", Tiny { renamed: Some((98, "xx")), ..middle }.bytes());
     assert_eq!(home.auto("large").as_deref(), Some("small"));
 }
 
