@@ -673,4 +673,7 @@ fn a_draft_finds_what_it_has_read_before_under_its_own_key() {
     assert_ne!(target, draft);
     assert!(of(target) + 50 > talk.len() && of(draft) + 50 > talk.len(), "{} {}", of(target), of(draft));
     assert_eq!(shelf.kept().iter().map(|kept| kept.state).collect::<BTreeSet<_>>().len(), 2);
+    // A list of the store can call both by their names.
+    let names = [target, draft].map(|state| shelf.store().about(state).model);
+    assert_eq!(names, ["target", "draft"]);
 }

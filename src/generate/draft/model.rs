@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::cached::{Cached, End, Stays};
 use super::super::kv::{Kv, SEQ};
-use super::{At, Class, Drafter, Offer, Proposed, Source, Step};
+use super::{At, Class, Drafter, MOST_ROWS, Offer, Proposed, Source, Step};
 use crate::engine::{Context, EngineError, Model, Rollback, Row, Token};
 use crate::interrupt::Interrupt;
 use crate::sample::{Sampler, Sampling};
@@ -42,6 +42,8 @@ pub struct ModelDrafter {
     cached: Option<Cached>,
     /// How many tokens of this turn's prompt the prefix cache has, once that was looked up.
     known: Option<usize>,
+    /// What was read of this turn's text in long runs, and how long that took.
+    read: (usize, Duration),
     sampler: Sampler,
     /// The size that the context grows to when it has to: the target's.
     n_ctx: usize,
@@ -67,7 +69,17 @@ impl ModelDrafter {
     fn with(state: State, threads: usize, interrupt: Interrupt) -> Self {
         let sampler = Sampler::new(Sampling::greedy());
         let chain = (Vec::new(), Vec::new());
-        Self { state, threads, interrupt, cached: None, known: None, sampler, n_ctx: 0, chain }
+        Self {
+            state,
+            threads,
+            interrupt,
+            cached: None,
+            known: None,
+            read: (0, Duration::ZERO),
+            sampler,
+            n_ctx: 0,
+            chain,
+        }
     }
 
     /// Takes what was read before from `cached`, and gives it what is read.
@@ -185,6 +197,7 @@ impl Drafter for ModelDrafter {
         self.sampler = Sampler::new(sampling.clone());
         self.n_ctx = n_ctx;
         self.known = None;
+        self.read = (0, Duration::ZERO);
     }
 
     fn offer(&mut self, at: &At, most: usize) -> Option<Offer> {
@@ -242,7 +255,11 @@ impl Drafter for ModelDrafter {
             return Err(EngineError::Failed("the draft's state cannot be cut back".into()));
         }
         while into.len() < most {
+            let before = steps.len();
             let last = Self::read(context, &text[held..], steps)?;
+            for step in steps[before..].iter().filter(|step| step.rows > MOST_ROWS) {
+                self.read = (self.read.0 + step.rows, self.read.1 + step.time);
+            }
             held = text.len();
             let began = Instant::now();
             let logits = context.logits(last);
@@ -264,6 +281,7 @@ impl Drafter for ModelDrafter {
         if let State::Ready(kv) = &mut self.state {
             // What cannot be saved is read again another time.
             let _ = kv.save(upto, Stays::UntilLonger);
+            kv.saw_prefill(self.read.0, self.read.1);
         }
     }
 
