@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::download_faults::{CONTENT, froms, redirect, right, whole};
 use super::downloads::{ADDRESS, COMMIT, FILE, files_below, model, online, pull, pull_refused, repo, sha256};
 use super::outcome::{answered, refused};
-use super::server::{Reply, Request, Server};
+use super::server::{Reply, Server};
 use crate::common::{Sandbox, stderr};
 
 const LIST: &str = "/api/models/owner/repo";
