@@ -1,13 +1,15 @@
 //! A file that is being written: hashed on the way, renamed when it is right, kept for going on later.
 
 use std::fs::{File, TryLockError};
-use std::io::{Read, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::patient::pause;
+use super::patient::{Chunks, pause};
 use super::{Fetcher, cannot_write, make_folder};
 use crate::error::{Error, Result};
 use crate::models::registry::FileSpec;
@@ -59,11 +61,45 @@ impl Failure {
     }
 }
 
+/// A digest that is computed in a thread of its own, while the next bytes are written.
+struct Hashing {
+    work: SyncSender<Vec<u8>>,
+    done: Receiver<Vec<u8>>,
+    thread: JoinHandle<Sha256>,
+}
+
+impl Hashing {
+    fn start() -> Self {
+        // Few at once: they may be large.
+        let ((work, waiting), (finished, done)) = (sync_channel::<Vec<u8>>(1), channel());
+        let thread = std::thread::spawn(move || {
+            waiting.iter().fold(Sha256::new(), |mut hash, bytes| {
+                hash.update(&bytes);
+                let _ = finished.send(bytes);
+                hash
+            })
+        });
+        Self { work, done, thread }
+    }
+
+    /// Takes bytes, and gives a buffer back where one is done with.
+    fn take(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        let _ = self.work.send(bytes);
+        self.done.try_recv().ok()
+    }
+
+    fn end(self) -> Result<String> {
+        drop(self.work);
+        let hash = self.thread.join().map_err(|_| Error::failed("the digest's thread ended early"))?;
+        Ok(hex(&hash.finalize()))
+    }
+}
+
 /// The unfinished file.
 pub(super) struct Incoming {
     file: File,
     path: PathBuf,
-    hash: Sha256,
+    hash: Hashing,
     pub(super) bytes: u64,
 }
 
@@ -71,28 +107,31 @@ impl Incoming {
     /// Opens `path` and takes up what is there already.
     pub(super) fn resume(path: PathBuf, fetcher: &Fetcher) -> Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut own = Self { file: file.map_err(|e| cannot_write(&path, &e))?, path, hash: Sha256::new(), bytes: 0 };
-        let mut buffer = vec![0; 1 << 18];
+        let mut own = Self { file: file.map_err(|e| cannot_write(&path, &e))?, path, hash: Hashing::start(), bytes: 0 };
+        let mut buffer = Vec::new();
         loop {
             if fetcher.interrupt.is_set() {
                 return Err(Error::interrupted());
             }
-            match own.file.read(&mut buffer).map_err(|e| cannot_write(&own.path, &e))? {
-                0 => return Ok(own),
-                read => own.take(&buffer[..read]),
+            buffer.resize(1 << 18, 0);
+            let read = own.file.read(&mut buffer).map_err(|e| cannot_write(&own.path, &e))?;
+            if read == 0 {
+                return Ok(own);
             }
+            buffer.truncate(read);
+            buffer = own.take(buffer).unwrap_or_default();
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) {
-        self.hash.update(bytes);
+    fn take(&mut self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         self.bytes += bytes.len() as u64;
+        self.hash.take(bytes)
     }
 
     /// Forgets all that came.
     pub(super) fn restart(&mut self) -> Result<()> {
         self.file.set_len(0).and_then(|()| self.file.rewind()).map_err(|e| cannot_write(&self.path, &e))?;
-        self.hash = Sha256::new();
+        self.hash = Hashing::start();
         self.bytes = 0;
         Ok(())
     }
@@ -103,38 +142,43 @@ impl Incoming {
         Self::resume(self.path, fetcher)
     }
 
-    /// Appends bytes.
-    pub(super) fn push(&mut self, bytes: &[u8], fetcher: &mut Fetcher) -> Result<()> {
-        self.file.write_all(bytes).map_err(|e| cannot_write(&self.path, &e))?;
-        self.take(bytes);
+    /// Appends bytes; answers with a buffer that can be used again, where there is one.
+    pub(super) fn push(&mut self, bytes: Vec<u8>, fetcher: &mut Fetcher) -> Result<Option<Vec<u8>>> {
+        self.file.write_all(&bytes).map_err(|e| cannot_write(&self.path, &e))?;
+        let spare = self.take(bytes);
         fetcher.progress.at(self.bytes);
-        Ok(())
+        Ok(spare)
     }
 
-    /// Appends what `reader` brings, at most `most` bytes; answers whether that was all of it.
-    pub(super) fn append(&mut self, reader: &mut dyn Read, most: u64, fetcher: &mut Fetcher) -> Result<bool, Failure> {
-        let mut buffer = vec![0; 1 << 18];
+    /// Appends what `source` brings, at most `most` bytes; answers whether that was all of it.
+    pub(super) fn append(
+        &mut self,
+        source: &mut dyn Chunks,
+        most: u64,
+        fetcher: &mut Fetcher,
+    ) -> Result<bool, Failure> {
         let mut left = most;
         while left > 0 {
-            let piece = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            let read = reader.read(&mut buffer[..piece]);
+            let chunk = source.chunk(usize::try_from(left).unwrap_or(usize::MAX));
             if fetcher.interrupt.is_set() {
                 return Err(Failure::Final(Error::interrupted()));
             }
-            let read =
-                read.map_err(|error| Failure::Broken(Error::model(format!("the transfer broke off: {error}"))))?;
-            if read == 0 {
+            let chunk =
+                chunk.map_err(|error| Failure::Broken(Error::model(format!("the transfer broke off: {error}"))))?;
+            if chunk.is_empty() {
                 return Ok(true);
             }
-            self.push(&buffer[..read], fetcher).map_err(Failure::Final)?;
-            left -= read as u64;
+            left -= chunk.len() as u64;
+            if let Some(spare) = self.push(chunk, fetcher).map_err(Failure::Final)? {
+                source.take_back(spare);
+            }
         }
         Ok(false)
     }
 
     /// Checks size and digest, then gives the file its name. What is wrong is deleted. Answers the sha256.
     pub(super) fn complete(self, wanted: &FileSpec, name: impl FnOnce(&str) -> PathBuf) -> Result<(String, PathBuf)> {
-        let digest = hex(&self.hash.finalize());
+        let digest = self.hash.end()?;
         let wrong = match (wanted.bytes, &wanted.sha256) {
             (Some(bytes), _) if bytes != self.bytes => Some(format!("it has {} bytes instead of {bytes}", self.bytes)),
             (_, Some(sha256)) if *sha256 != digest => Some(format!("its sha256 is {digest} instead of {sha256}")),

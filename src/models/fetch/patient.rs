@@ -1,13 +1,22 @@
 //! Network calls in threads of their own: Ctrl-C, and a limit on silence, hold while the other side says nothing.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
 const LOOK: Duration = Duration::from_millis(30);
+const CHUNK: usize = 1 << 18;
+
+/// Where bytes come from, a buffer at a time.
+pub(super) trait Chunks {
+    /// At most so many bytes; an empty buffer at the end.
+    fn chunk(&mut self, most: usize) -> io::Result<Vec<u8>>;
+    /// A buffer that is not needed any more.
+    fn take_back(&mut self, buffer: Vec<u8>);
+}
 
 /// Waits, unless a Ctrl-C comes.
 pub(super) fn pause(time: Duration, interrupt: &Interrupt) -> Result<()> {
@@ -40,10 +49,12 @@ pub(super) fn wait_for<T: Send + 'static>(
     }
 }
 
-/// A reader that can be interrupted.
+/// Bytes of a reader, read ahead in a thread of its own; they can be interrupted.
 pub(super) struct Patient {
     chunks: Receiver<io::Result<Vec<u8>>>,
-    chunk: io::Cursor<Vec<u8>>,
+    spare: Sender<Vec<u8>>,
+    /// What was more than was asked for.
+    rest: Vec<u8>,
     /// What brings nothing for this long is given up.
     silence: Duration,
     interrupt: Interrupt,
@@ -53,9 +64,11 @@ impl Patient {
     pub(super) fn new(mut reader: impl Read + Send + 'static, silence: Duration, interrupt: Interrupt) -> Self {
         // A few chunks ahead, so that hashing and writing overlap with the network.
         let (sender, chunks) = mpsc::sync_channel(4);
+        let (spare, returned) = mpsc::channel::<Vec<u8>>();
         std::thread::spawn(move || {
             loop {
-                let mut buffer = vec![0; 1 << 18];
+                let mut buffer = returned.try_recv().unwrap_or_default();
+                buffer.resize(CHUNK, 0);
                 let read = reader.read(&mut buffer).map(|count| {
                     buffer.truncate(count);
                     buffer
@@ -66,7 +79,7 @@ impl Patient {
                 }
             }
         });
-        Self { chunks, chunk: io::Cursor::default(), silence, interrupt }
+        Self { chunks, spare, rest: Vec::new(), silence, interrupt }
     }
 
     fn next(&self) -> io::Result<Vec<u8>> {
@@ -87,11 +100,36 @@ impl Patient {
     }
 }
 
-impl Read for Patient {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.chunk.position() == self.chunk.get_ref().len() as u64 {
-            self.chunk = io::Cursor::new(self.next()?);
+impl Chunks for Patient {
+    fn chunk(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut chunk = if self.rest.is_empty() { self.next()? } else { std::mem::take(&mut self.rest) };
+        if chunk.len() > most {
+            self.rest = chunk.split_off(most);
         }
-        self.chunk.read(buffer)
+        Ok(chunk)
+    }
+
+    fn take_back(&mut self, buffer: Vec<u8>) {
+        let _ = self.spare.send(buffer);
+    }
+}
+
+/// Bytes of a reader that never waits for anybody.
+pub(super) struct Plain<R> {
+    pub(super) reader: R,
+    pub(super) buffer: Vec<u8>,
+}
+
+impl<R: Read> Chunks for Plain<R> {
+    fn chunk(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(CHUNK.min(most), 0);
+        let count = self.reader.read(&mut buffer)?;
+        buffer.truncate(count);
+        Ok(buffer)
+    }
+
+    fn take_back(&mut self, buffer: Vec<u8>) {
+        self.buffer = buffer;
     }
 }

