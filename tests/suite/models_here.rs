@@ -262,7 +262,13 @@ fn hostile_names_and_digests_lead_nowhere() {
         assert!(line.contains("ollama:NAME"), "{line}");
     }
     let hex = sha256(&bytes);
+    // What each of them would lead to is there.
+    sandbox.write("ollama/blobs/sha256-x/y", "");
+    for name in [&hex[..63], &format!("{hex}0"), &format!("{}g", &hex[..63])] {
+        sandbox.write(&format!("ollama/blobs/sha256-{name}"), &bytes);
+    }
     for digest in [
+        "sha256:x/../../outside.gguf".to_owned(),
         "sha256:../../outside.gguf".to_owned(),
         format!("sha256:{}/../../outside.gguf", &hex[..10]),
         format!("sha256:{}", &hex[..63]),
