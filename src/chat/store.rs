@@ -274,6 +274,13 @@ pub fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+impl Drop for Chat {
+    fn drop(&mut self) {
+        // Not left to the closing: a process that is being started has the file open for a moment too.
+        let _ = self.file.as_ref().map(File::unlock);
+    }
+}
+
 /// The first event of a chat.
 pub fn begun(created: String, model: &str, file: Option<String>, system: Option<&str>) -> Event {
     Event::Begin { version: VERSION, created, model: model.to_owned(), file, system: system.map(str::to_owned) }

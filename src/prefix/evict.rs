@@ -162,10 +162,7 @@ pub fn prune(root: &Path, prune: &Prune) -> io::Result<Option<Pruned>> {
     if !root.exists() {
         return Ok(Some(Pruned::default()));
     }
-    let lock = super::layout::private_file().truncate(false).open(root.join("lock"))?;
-    if lock.try_lock().is_err() {
-        return Ok(None);
-    }
+    let Some(_lock) = Lock::take(root)? else { return Ok(None) };
     let own = Inventory::of(root);
     for path in &own.stale {
         let _ = fs::remove_file(path);
@@ -220,6 +217,24 @@ pub fn prune(root: &Path, prune: &Prune) -> io::Result<Option<Pruned>> {
     }
     let _ = Estimate { bytes: pruned.left, swept: Some(SystemTime::now()) }.write(root);
     Ok(Some(pruned))
+}
+
+/// The right to evict.
+struct Lock(fs::File);
+
+impl Lock {
+    /// None where another process has it.
+    fn take(root: &Path) -> io::Result<Option<Self>> {
+        let file = super::layout::private_file().truncate(false).open(root.join("lock"))?;
+        Ok(file.try_lock().is_ok().then_some(Self(file)))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Not left to the closing: a process that is being started has the file open for a moment too.
+        let _ = self.0.unlock();
+    }
 }
 
 /// About how much there is, so that not every process has to look.

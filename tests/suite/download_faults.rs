@@ -40,7 +40,7 @@ pub(super) fn right(request: &Request, whole: &Arc<Vec<u8>>, tag: &str) -> Reply
 }
 
 /// What the hub says of a file before it sends to its content.
-pub(super) fn redirect(size: impl ToString, digest: &str) -> Reply {
+pub(super) fn redirect(size: usize, digest: &str) -> Reply {
     let reply = Reply::new(302).with("location", CONTENT).with("x-repo-commit", COMMIT);
     reply.with("x-linked-size", size.to_string()).with("x-linked-etag", format!("\"{digest}\""))
 }
@@ -83,9 +83,11 @@ fn quick(sandbox: &Sandbox, server: &Server, silence: &str) -> Output {
     online(sandbox, server).env("HF_HUB_DOWNLOAD_TIMEOUT", silence).args(["pull", ADDRESS]).output().unwrap()
 }
 
+type Second = fn(&Request, &Arc<Vec<u8>>, Reply) -> Reply;
+type Case<'a> = (&'a str, &'a str, Option<&'a str>, bool, Second, &'a [Option<usize>]);
+
 #[test]
 fn what_came_is_kept_only_where_the_rest_is_of_the_same_version() {
-    type Second = fn(&Request, &Arc<Vec<u8>>, Reply) -> Reply;
     let wrong_place: Second = |_, _, right| Reply { headers: Vec::new(), ..right };
     let bytes = Arc::new(model());
     let old = Arc::new(vec![7; bytes.len()]);
@@ -93,7 +95,7 @@ fn what_came_is_kept_only_where_the_rest_is_of_the_same_version() {
     let (on, over) = ([None, Some(half)], [None, Some(half), None]);
     // The tag that comes first, the one that If-Range then names, whether the first half is an old version's, the second
     // answer, and the first bytes that are asked for.
-    let cases: [(&str, &str, Option<&str>, bool, Second, &[Option<usize>]); 11] = [
+    let cases: [Case; 11] = [
         ("the same tag", TAG, Some(TAG), false, |_, _, right| right, &on),
         ("a weak tag", "W/\"one\"", None, false, |_, _, right| right, &on),
         ("no tag", "", None, false, |_, _, right| right, &on),

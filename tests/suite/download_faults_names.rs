@@ -209,7 +209,7 @@ fn room_is_made_sure_of_for_all_shards_before_a_byte_comes() {
         let server = Server::start(move |request| match request.path.as_str() {
             LIST => Reply::body(200, named(&shards).as_bytes()),
             CONTENT => Reply::body(200, b"GGUF"),
-            path => redirect(sizes[usize::from(path.ends_with(shards[1]))], &sha256(path.as_bytes())),
+            path => redirect(sizes[usize::from(path.ends_with(shards[1]))] as usize, &sha256(path.as_bytes())),
         });
         let output = online(&sandbox, &server).args(["pull", QUANT]).output().unwrap();
         let line = refused(&output, 3);

@@ -140,7 +140,7 @@ fn a_dry_run_says_sizes_and_fetches_nothing() {
     answered(&output);
     let said = stderr(&output);
     let lines: Vec<&str> = said.lines().collect();
-    let expected = ["big: 4.20 GB from hf:owner/big", "small: 0.31 GB from hf:owner/small", "4.51 GB in all"];
+    let expected = ["big: 4.20 GB from hf:owner/big", "small: 310 MB from hf:owner/small", "4.51 GB in all"];
     assert_eq!(lines, expected);
     assert!(server.seen().iter().all(|request| request.to() == Some(0) && request.path != "/content"));
     assert_eq!(files_below(sandbox.home.path()), ["qchat/config/models.toml"]);

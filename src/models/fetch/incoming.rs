@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A lock beside what is fetched: of several processes one fetches and the others wait.
 pub(super) struct Turn {
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 impl Turn {
@@ -31,9 +31,9 @@ impl Turn {
         let mut told = false;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: Some(file) }),
+                Ok(()) => return Ok(Self { file: Some(file) }),
                 // Where files cannot be locked, two processes at once are the user's to avoid.
-                Err(TryLockError::Error(_)) => return Ok(Self { _file: None }),
+                Err(TryLockError::Error(_)) => return Ok(Self { file: None }),
                 Err(TryLockError::WouldBlock) => {}
             }
             if !told {
@@ -42,6 +42,13 @@ impl Turn {
             }
             pause(LOOK, fetcher.interrupt)?;
         }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Not left to the closing: a process that is being started has the file open for a moment too.
+        let _ = self.file.as_ref().map(File::unlock);
     }
 }
 

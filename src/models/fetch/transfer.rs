@@ -181,6 +181,9 @@ fn passing(error: Error) -> Failure {
     if error.kind() == Kind::Interrupted { Failure::Final(error) } else { Failure::Broken(error) }
 }
 
+/// A range on its way, and how many of its bytes have come.
+type OnItsWay = (Receiver<Result<Vec<u8>>>, Arc<AtomicU64>);
+
 /// Up to byte `to`: a few ranges on their way at once, appended in order.
 fn several(
     http: &Http,
@@ -191,7 +194,7 @@ fn several(
     fetcher: &mut Fetcher,
 ) -> Result<(), Failure> {
     let mut next = incoming.bytes;
-    let mut on_their_way: VecDeque<(Receiver<Result<Vec<u8>>>, Arc<AtomicU64>)> = VecDeque::new();
+    let mut on_their_way: VecDeque<OnItsWay> = VecDeque::new();
     // Taken again: allocators keep what many threads gave back.
     let mut spare: Vec<Vec<u8>> = Vec::new();
     loop {
