@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::kv::SEQ;
+use super::read_ahead::{Coming, READERS, Read, read_ahead};
 use crate::engine::{Context, EngineError, Model, Save, Token};
-use crate::prefix::{About, Entry, Header, Hit, Kind, Name, Plan, StateKey, Store};
+use crate::prefix::{About, Header, Hit, Kind, Name, Plan, StateKey, Store};
 
 /// Tokens of a block, where the model's window allows it.
 const BLOCK: usize = 256;
@@ -19,10 +19,6 @@ const BLOCK: usize = 256;
 const LEAST_BLOCK: usize = 32;
 /// A shorter gain is not worth a look, a shorter tail not worth a file.
 const LEAST: usize = 16;
-/// Threads that read and verify: on one core a seal takes longer than a copy.
-const READERS: usize = 2;
-/// Blocks that each of them is ahead: while a context is made, a document of a few thousand tokens is read.
-const AHEAD: usize = 4;
 /// Whole states of one talk that are kept.
 const WHOLE_KEPT: usize = 2;
 
@@ -50,58 +46,6 @@ pub struct Cached {
 struct Last {
     path: PathBuf,
     header: Header,
-}
-
-/// What is being read of a hit.
-struct Coming {
-    state: Name,
-    plan: Plan,
-    block: Option<usize>,
-    /// The tokens that the context held, and those of the prompt.
-    held: usize,
-    of: usize,
-    /// Every so manieth entry comes through one of these; none where nothing is loaded.
-    lanes: Vec<Lane>,
-}
-
-struct Lane {
-    take: Receiver<Read>,
-    give_back: SyncSender<Vec<u8>>,
-}
-
-/// An entry whose seal holds.
-struct Read {
-    payload: Vec<u8>,
-    path: PathBuf,
-    header: Header,
-}
-
-/// Reads and verifies the planned entries, each thread its share, one ahead of what is taken.
-fn read_ahead(store: &Arc<Store>, entries: Vec<Entry>, plan: &Plan) -> Vec<Lane> {
-    let mut shares: Vec<Vec<Entry>> = (0..READERS).map(|_| Vec::new()).collect();
-    for (index, entry) in entries.into_iter().skip(plan.from).take(plan.to - plan.from).enumerate() {
-        shares[index % READERS].push(entry);
-    }
-    let lane = |share: Vec<Entry>| {
-        let store = Arc::clone(store);
-        let (give, take) = sync_channel(AHEAD);
-        // Buffers go round: fresh pages cost as much as reading into them.
-        let (give_back, take_back) = sync_channel::<Vec<u8>>(AHEAD + 1);
-        std::thread::spawn(move || {
-            for mut entry in share {
-                let mut payload = take_back.try_recv().unwrap_or_default();
-                if store.payload(&mut entry, &mut payload).is_none() {
-                    break;
-                }
-                entry.touch();
-                if give.send(Read { payload, path: entry.path, header: entry.header }).is_err() {
-                    break;
-                }
-            }
-        });
-        Lane { take, give_back }
-    };
-    shares.into_iter().map(lane).collect()
 }
 
 /// The last block of a prefix.

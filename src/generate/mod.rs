@@ -9,6 +9,7 @@ pub mod draft;
 mod driver;
 mod kv;
 mod prompt;
+mod read_ahead;
 mod session;
 mod speaker;
 mod stats;
