@@ -11,7 +11,7 @@ use super::kv::{Kv, SEQ};
 use super::stats::{Answer, Finish};
 use super::text::Sink;
 use super::turn::{Turn, TurnSettings};
-use crate::engine::{EngineError, Model, Rollback, Row, Token};
+use crate::engine::{EngineError, Model, Rollback, Row, Save, Token};
 use crate::error::{Error, Kind, Result};
 use crate::interrupt::Interrupt;
 
@@ -151,7 +151,8 @@ impl Session {
         let model = Arc::clone(self.kv.model());
         let mut marks = std::mem::take(&mut settings.boundaries);
         if len - reused.tokens >= LONG {
-            marks.push(len);
+            // A hit never covers the last token, and a whole state cannot be cut back to what it covers.
+            marks.push(if self.model().save() == Save::Whole { len - 1 } else { len });
         }
         let mut turn = Turn::new(SEQ, model.vocab(), prompt, reused.tokens, settings);
         if self.kv.is_cached() {
