@@ -1,6 +1,6 @@
 //! `qchat chats`: what is kept of talks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use crate::chat::{self, ChatName, Chats, Past, Role};
 use crate::cli::{ChatsArgs, ChatsCommand, ExportFormat, ListFormat};
 use crate::error::{Error, Kind, Result};
 use crate::paths::Paths;
-use crate::prefix::{self, Found, Inventory, Name, Prune};
+use crate::prefix::{self, Inventory, Name, Prune};
 use crate::ui::output::{self, Terminal, count};
 
 /// Characters of a chat's first question in a list.
@@ -102,12 +102,11 @@ fn list(chats: &Chats, format: ListFormat, terminal: &Terminal) -> Result<()> {
 fn forget(paths: &Paths, chats: &Chats, past: &Past) -> Result<usize> {
     let root = paths.prefixes();
     let inventory = Inventory::of(&root);
-    let by_name: BTreeMap<Name, &Found> = inventory.found.iter().map(|found| (found.name, found)).collect();
-    let mut own = chain(&by_name, past);
+    let mut own = chain(&inventory, past);
     for other in chats.list() {
         // What cannot be read might use anything, and is not asked: privacy comes before speed.
         if let Ok(other) = chats.read(&other.name) {
-            let others = chain(&by_name, &other);
+            let others = chain(&inventory, &other);
             own.retain(|name| !others.contains(name));
         }
     }
@@ -120,19 +119,7 @@ fn forget(paths: &Paths, chats: &Chats, past: &Past) -> Result<usize> {
 }
 
 /// All blocks that lead to a chat's ends.
-fn chain(by_name: &BTreeMap<Name, &Found>, past: &Past) -> BTreeSet<Name> {
-    let mut names = BTreeSet::new();
-    for [_, parent, block] in &past.ends {
-        // A last block that was evicted, or went into a longer one, leaves those before it.
-        for start in [block, parent] {
-            let mut at = Name::parse(start);
-            while let Some(found) = at.and_then(|name| by_name.get(&name)) {
-                if !names.insert(found.name) {
-                    break;
-                }
-                at = Some(found.parent);
-            }
-        }
-    }
-    names
+fn chain(inventory: &Inventory, past: &Past) -> BTreeSet<Name> {
+    let end = |[_, parent, block]: &[String; 3]| Some([Name::parse(block)?, Name::parse(parent)?]);
+    inventory.leading_to(past.ends.iter().filter_map(end))
 }

@@ -347,11 +347,11 @@ impl Cached {
         Ok(Saved { tokens, ..Saved::default() })
     }
 
-    /// Takes a measurement of reading a prompt, and keeps what is known.
-    pub(super) fn saw_prefill(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize, time: Duration) {
+    /// Takes a measurement of reading a prompt, and keeps what is known; false where it is not known yet whose it is.
+    pub(super) fn saw_prefill(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize, time: Duration) -> bool {
         let name = self.model.clone();
         let store = Arc::clone(&self.store);
-        let Some((state, about)) = self.state(model, n_ctx) else { return };
+        let Some((state, about)) = self.state(model, n_ctx) else { return false };
         if tokens >= LEAST {
             about.rates.saw_prefill(tokens, time);
         }
@@ -359,6 +359,7 @@ impl Cached {
         let about = about.clone();
         let key = self.state.as_ref().map(|(key, ..)| key.clone());
         store.keep_about(state, &About { key, ..about });
+        true
     }
 }
 

@@ -183,12 +183,10 @@ impl Kv {
         }
     }
 
-    /// Takes a measurement of reading a prompt.
-    pub(super) fn saw_prefill(&mut self, tokens: usize, time: Duration) {
+    /// Takes a measurement of reading a prompt; false where the prefix cache cannot use it yet.
+    pub(super) fn saw_prefill(&mut self, tokens: usize, time: Duration) -> bool {
         let n_ctx = self.n_ctx();
-        if let Some(cached) = &mut self.cached {
-            cached.saw_prefill(self.model.as_ref(), n_ctx, tokens, time);
-        }
+        self.cached.as_mut().is_some_and(|cached| cached.saw_prefill(self.model.as_ref(), n_ctx, tokens, time))
     }
 
     /// The context; [`Kv::reserve`] makes it.

@@ -49,12 +49,14 @@ pub struct Session {
     keep: Keep,
     /// Prompt and answer of the last turn, as they were decoded.
     decoded: Vec<Token>,
+    /// Tokens that were read for it and how long that took, until the prefix cache has taken that in.
+    unmeasured: Option<(usize, Duration)>,
 }
 
 impl Session {
     pub fn new(model: Arc<dyn Model>, limits: Limits, interrupt: Interrupt) -> Self {
         let kv = Kv::new(model, limits.threads, interrupt.clone());
-        Self { kv, limits, speculator: None, interrupt, keep: Keep::All, decoded: Vec::new() }
+        Self { kv, limits, speculator: None, interrupt, keep: Keep::All, decoded: Vec::new(), unmeasured: None }
     }
 
     /// Takes what was read before from `cached`, and gives it what is read: of answers as much as `keep` says.
@@ -185,6 +187,7 @@ impl Session {
         let [lane] = lanes;
         self.decoded = lane.turn.tokens().to_vec();
         let mut answer = lane.turn.into_answer();
+        self.unmeasured = Some((answer.timings.prefilled, answer.timings.prefill));
         answer.restored = reused.restored;
         answer.saved = saved;
         answer.speculation = lane.speculator.map(|speculator| speculator.speculation());
@@ -198,7 +201,12 @@ impl Session {
             Keep::All => self.kv.held().len(),
         };
         let saved = self.kv.save(upto, Stays::UntilLonger).unwrap_or_default();
-        self.kv.saw_prefill(answer.timings.prefilled, answer.timings.prefill);
+        // Once an answer, and not before it is known whose rate it is.
+        if let Some((tokens, time)) = self.unmeasured
+            && self.kv.saw_prefill(tokens, time)
+        {
+            self.unmeasured = None;
+        }
         if let Some(speculator) = &mut self.speculator {
             speculator.save(upto);
         }
@@ -206,21 +214,20 @@ impl Session {
     }
 
     /// Measures what evaluations of several rows cost, for the policy of drafts, where that is not known yet; stops after
-    /// about `budget`, and at a Ctrl-C. Meant for when an answer has been shown. Answers whether anything was measured.
+    /// about `budget`, and at a Ctrl-C. Meant for when an answer has been shown.
     ///
     /// # Errors
     /// Engine failures.
-    pub fn calibrate(&mut self, budget: Duration) -> Result<bool> {
+    pub fn calibrate(&mut self, budget: Duration) -> Result<()> {
         let Some(mut costs) = self.speculator.as_ref().and_then(|speculator| speculator.costs().cloned()) else {
-            return Ok(false);
+            return Ok(());
         };
         let held = self.kv.held().len();
-        let Some(last) = self.kv.held().last().copied() else { return Ok(false) };
+        let Some(last) = self.kv.held().last().copied() else { return Ok(()) };
         if self.kv.context().map_err(failed)?.capabilities().rollback != Rollback::Anywhere {
-            return Ok(false);
+            return Ok(());
         }
         let began = Instant::now();
-        let mut measured = false;
         // The lengths that are most often chosen first: after a stop the others lie between.
         for rows in [1, 4, 2, 8, 3, 5, MOST_ROWS, 6, 12, 7, 9] {
             if costs.is_measured(rows) && rows > 1 {
@@ -240,12 +247,11 @@ impl Session {
                 evaluated => evaluated.map_err(failed)?,
             }
             costs.saw_target(rows, time);
-            measured = true;
         }
         if let Some(speculator) = &mut self.speculator {
             speculator.calibrate(costs);
         }
-        Ok(measured)
+        Ok(())
     }
 
     fn limits_to(&self) -> usize {

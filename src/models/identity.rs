@@ -2,13 +2,14 @@
 //! of them, so that a file that was replaced under its name, size and date is another one.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::resolve::Resolved;
 use crate::interrupt::Interrupt;
+use crate::paths;
 
 /// The files of a model as they were when it was loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,12 +110,8 @@ impl Identity {
     }
 
     fn remember(&self, folder: &Path, content: &str) -> io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let known = Known { files: self.clone(), content: content.to_owned() };
-        file.write_all(&serde_json::to_vec_pretty(&known)?)?;
-        file.persist(self.file(folder))?;
-        Ok(())
+        paths::replace(&self.file(folder), &serde_json::to_vec_pretty(&known)?)
     }
 
     fn file(&self, folder: &Path) -> PathBuf {

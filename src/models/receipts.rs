@@ -38,15 +38,10 @@ impl Receipt {
         receipt.found.extend(files.iter().map(|file| absolute(file)));
         receipt.found.retain(|file| !receipt.files.contains(file));
         let path = file(paths, &entry.name);
-        let write = || -> io::Result<()> {
-            let folder = path.parent().unwrap_or(&path);
-            fs::create_dir_all(folder)?;
-            let mut new = tempfile::NamedTempFile::new_in(folder)?;
-            io::Write::write_all(&mut new, &serde_json::to_vec_pretty(&receipt)?)?;
-            new.persist(&path)?;
-            Ok(())
-        };
-        write().map_err(|error| Error::model(format!("{} cannot be written: {error}", path.display())))
+        let written = serde_json::to_vec_pretty(&receipt)
+            .map_err(io::Error::from)
+            .and_then(|text| crate::paths::replace(&path, &text));
+        written.map_err(|error| Error::model(format!("{} cannot be written: {error}", path.display())))
     }
 
     /// The receipt of a model, by its name.

@@ -1,6 +1,6 @@
 //! What is kept about a state key: who it is, and how fast its prompts are read and its blocks loaded.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -88,10 +88,7 @@ impl About {
     pub(super) fn write(&self, root: &Path, state: Name) -> io::Result<()> {
         let folder = root.join(state.to_string());
         super::layout::make_folder(&folder)?;
-        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&folder)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.persist(folder.join("about.json"))?;
-        Ok(())
+        crate::paths::replace(&folder.join("about.json"), &serde_json::to_vec_pretty(self)?)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::about::About;
 use super::key::Name;
-use super::layout::{FileName, Tail};
+use super::layout::FileName;
 
 /// How large and how old the store may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,6 @@ pub struct Found {
     pub name: Name,
     pub bytes: u64,
     pub used: SystemTime,
-    /// Whether it is a whole state.
-    pub whole: bool,
 }
 
 /// Everything in a store.
@@ -89,7 +87,7 @@ impl Inventory {
     fn list(&mut self, folder: &Path, state: Name, parent: Name) {
         self.note_stale(folder);
         for file in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Some(FileName { name, kind }) = file.file_name().to_str().and_then(FileName::parse) else { continue };
+            let Some(FileName { name, .. }) = file.file_name().to_str().and_then(FileName::parse) else { continue };
             let Ok(meta) = file.metadata() else { continue };
             self.found.push(Found {
                 path: file.path(),
@@ -98,7 +96,6 @@ impl Inventory {
                 name,
                 bytes: meta.len(),
                 used: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                whole: matches!(kind, Tail::Whole(_)),
             });
         }
     }
@@ -111,6 +108,20 @@ impl Inventory {
                 self.stale.push(file.path());
             }
         }
+    }
+
+    /// All blocks that lead to these ends, each a block and the one before it: a last block that was evicted, or went into a
+    /// longer one, leaves those before it.
+    pub fn leading_to(&self, ends: impl Iterator<Item = [Name; 2]>) -> BTreeSet<Name> {
+        let by_name: HashMap<Name, &Found> = self.found.iter().map(|found| (found.name, found)).collect();
+        let mut names = BTreeSet::new();
+        for start in ends.flatten() {
+            let mut at = Some(start);
+            while let Some(found) = at.and_then(|name| by_name.get(&name)) {
+                at = names.insert(found.name).then_some(found.parent);
+            }
+        }
+        names
     }
 
     pub fn bytes(&self) -> u64 {
@@ -252,10 +263,7 @@ impl Estimate {
     }
 
     fn write(&self, root: &Path) -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(root)?;
-        io::Write::write_all(&mut file, &serde_json::to_vec(self)?)?;
-        file.persist(root.join("usage.json"))?;
-        Ok(())
+        crate::paths::replace(&root.join("usage.json"), &serde_json::to_vec(self)?)
     }
 }
 

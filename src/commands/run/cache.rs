@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::load::{Loaded, Loader};
+use crate::generate::draft::Source;
 use crate::generate::{Answer, Cached, Content};
 use crate::interrupt::Interrupt;
 use crate::models::{Identity, Resolved};
@@ -40,7 +41,8 @@ impl Owner {
 /// The prefix cache of one loaded pair of models.
 pub(super) struct Caching {
     store: Arc<Store>,
-    owners: Vec<Arc<Owner>>,
+    target: Arc<Owner>,
+    draft: Option<Arc<Owner>>,
     /// Digests that are being found out.
     finding: Option<JoinHandle<()>>,
 }
@@ -53,15 +55,15 @@ impl Loader<'_> {
         Some((Cached::new(store, model.name.clone(), Arc::clone(&owner.content)), owner))
     }
 
-    pub(super) fn caching(&self, owners: Vec<Arc<Owner>>) -> Option<Caching> {
+    pub(super) fn caching(&self, target: Arc<Owner>, draft: Option<Arc<Owner>>) -> Option<Caching> {
         let store = Arc::clone(self.store.as_ref()?);
-        Some(Caching { store, owners, finding: None })
+        Some(Caching { store, target, draft, finding: None })
     }
 
     /// Saves what was read for an answer that has been shown, and says what the prefix cache had to say.
     pub(super) fn save(&self, loaded: &mut Loaded, answer: &Answer, when: When) {
         let Some(caching) = &mut loaded.caching else { return };
-        caching.identify(self, when);
+        caching.identify(self, answer, when);
         let saved = loaded.speaker.session_mut().save(answer);
         if when == When::AtOnce {
             caching.store.flush();
@@ -86,16 +88,20 @@ pub(super) enum When {
 }
 
 impl Caching {
-    /// Takes in the owner of another draft.
-    pub(super) fn owned_by(&mut self, owner: Arc<Owner>) {
-        self.owners.push(owner);
+    /// Another draft, or none.
+    pub(super) fn drafts(&mut self, owner: Option<Arc<Owner>>) {
+        self.draft = owner;
     }
 
-    fn identify(&mut self, loader: &Loader, when: When) {
+    /// Finds out whose files these are: the draft's only once it has drafted, since its files are read for that.
+    fn identify(&mut self, loader: &Loader, answer: &Answer, when: When) {
         if self.finding.as_ref().is_some_and(|finding| finding.is_finished() || when == When::AtOnce) {
             let _ = self.finding.take().map(JoinHandle::join);
         }
-        let unknown: Vec<_> = self.owners.iter().filter(|own| own.content.get().is_none()).cloned().collect();
+        let by = answer.speculation.iter().flat_map(|own| &own.by_drafter);
+        let drafted = by.into_iter().any(|(source, stats)| *source == Source::Model && stats.rounds > 0);
+        let owners = [&self.target].into_iter().chain(self.draft.as_ref().filter(|_| drafted));
+        let unknown: Vec<_> = owners.filter(|own| own.content.get().is_none()).cloned().collect();
         if unknown.is_empty() || self.finding.is_some() {
             return;
         }

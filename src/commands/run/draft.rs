@@ -1,6 +1,5 @@
 //! Who drafts for a model, and what was measured of the costs: kept per machine, build and pair of models.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::generate::draft::{
     Adaptive, Calibration, Costs, DraftLoader, Drafter, Loading, ModelDrafter, Ngram, Speculator,
 };
 use crate::models::{DraftWish, Resolved};
+use crate::paths;
 
 /// Bytes a second at which a draft is expected to load.
 const LOAD_RATE: f64 = 1e9;
@@ -123,8 +123,7 @@ impl Loaded {
     pub(super) fn measure(&mut self, answer: &Answer) {
         let spent = answer.timings.prefill + answer.timings.decode;
         let session = self.speaker.session_mut();
-        let measured = session.calibrate(spent.mul_f64(MEASURE_SHARE));
-        if measured.is_ok()
+        if session.calibrate(spent.mul_f64(MEASURE_SHARE)).is_ok()
             && let Some(costs) = session.speculator().and_then(|speculator| speculator.costs())
         {
             self.drafting.keep(costs);
@@ -136,16 +135,8 @@ impl Drafting {
     /// Keeps what was measured for the next time. A cache: failing to write it costs a measurement, nothing else.
     pub(super) fn keep(&self, costs: &Costs) {
         let Some(Kept { file, pair }) = &self.kept else { return };
-        let Some(folder) = file.parent() else { return };
-        let text = serde_json::to_string_pretty(&File { pair: pair.clone(), costs: costs.calibration() });
-        let write = || -> std::io::Result<()> {
-            std::fs::create_dir_all(folder)?;
-            let mut new = tempfile::NamedTempFile::new_in(folder)?;
-            new.write_all(text?.as_bytes())?;
-            new.persist(file)?;
-            Ok(())
-        };
-        let _ = write();
+        let known = File { pair: pair.clone(), costs: costs.calibration() };
+        let _ = serde_json::to_vec_pretty(&known).map(|text| paths::replace(file, &text));
     }
 }
 

@@ -117,7 +117,7 @@ impl Loader<'_> {
         let session = speaker.session_mut();
         session.speculate(speculator);
         session.cache(cached, keep);
-        let caching = self.caching(owner.into_iter().chain(drafting.owner.take()).collect());
+        let caching = owner.and_then(|target| self.caching(target, drafting.owner.take()));
         let load_time = began.elapsed();
         self.terminal.detail(&format!("loaded {} in {:.0} ms", resolved.file.display(), load_time.as_secs_f64() * 1e3));
         let (name, entry, quant) = (resolved.name.clone(), resolved.entry.clone(), resolved.quant.clone());

@@ -38,8 +38,8 @@ impl Talk<'_> {
         let load = self.loader.load_settings(Purpose::Talk);
         let (own, mut drafting) = self.loader.speculator(&self.loaded.resolved, draft, &wish, &load, Preload::Now);
         self.loaded.speaker.session_mut().speculate(own);
-        if let (Some(caching), Some(owner)) = (&mut self.loaded.caching, drafting.owner.take()) {
-            caching.owned_by(owner);
+        if let Some(caching) = &mut self.loaded.caching {
+            caching.drafts(drafting.owner.take());
         }
         self.loaded.drafting = drafting;
         self.wish = wish;
