@@ -234,12 +234,11 @@ fn knows_a_part(sure: std::ops::Range<usize>, otherwise: f64) -> impl Fn(usize) 
 
 #[test]
 fn a_draft_begins_where_it_becomes_sure() {
-    // Where reading what was missed is cheap: on the 7B-like pair it costs more than may be spent on trying again.
-    for machine in &MACHINES[3..4] {
+    for machine in &MACHINES[2..4] {
         for otherwise in [0.1, 0.3, 0.5] {
             let play = known(told(50, 900, knows_a_part(200..500, otherwise)), machine);
             let within = between(&play, 200, 500);
-            assert!(within.0 > 0.85 && within.1 < 0.65, "{}, {otherwise}: {within:.2?}", machine.name);
+            assert!(within.0 > 0.9 && within.1 < 0.6, "{}, {otherwise}: {within:.2?}", machine.name);
         }
     }
 }
@@ -257,7 +256,6 @@ fn a_draft_that_is_of_no_use_costs_next_to_nothing() {
 }
 
 #[test]
-#[ignore = "known limit: what was missed has to be read first, and trying that often would cost more than it may"]
 fn a_draft_that_becomes_right_is_tried_again() {
     // Its confidence says nothing: that it is right only shows when it drafts.
     for machine in &MACHINES[2..4] {

@@ -14,6 +14,7 @@ use qchat::interrupt::Interrupt;
 use qchat::sample::{Noise, Sampling};
 use serde_json::json;
 
+use super::draft_edges::{assert_distinct, watched_prefixes};
 use super::engine::load;
 use super::replay::Fixed;
 use super::turns::{answer, scripted, session};
@@ -317,6 +318,42 @@ fn a_talk_with_drafts_is_the_same_talk() {
                 // Another talk, of which a part may be held.
                 talk.truncate(dice.below(talk.len()));
             }
+        }
+    }
+}
+
+/// Drafts for some rounds, then not for many.
+struct Spells(usize);
+
+impl Policy for Spells {
+    fn plan(&mut self, _: &[Option<Offer>], most: usize) -> Option<Plan> {
+        self.0 += 1;
+        (self.0 % 200 < 8).then(|| Plan { drafter: 0, most: most.min(3) })
+    }
+}
+
+#[test]
+fn a_draft_that_was_switched_off_reads_only_the_end_of_what_it_missed() {
+    let target = random(3, 8.0, 0.0);
+    for (seed, right) in [(3, true), (4, false)] {
+        let seen = Arc::default();
+        let draft = drafts_with(&watched_prefixes(random(seed, 8.0, 0.0), &seen));
+        let mut plain = session(Arc::clone(&target), None, 256);
+        let mut drafting = session(Arc::clone(&target), None, 256);
+        drafting.speculate(Some(Speculator::new(vec![draft], Box::new(Spells(150)))));
+        let mut talk: Vec<Token> = "Count to a thousand.".bytes().map(|byte| Token(i32::from(byte))).collect();
+        for _ in 0..3 {
+            let expected = answer(&mut plain, &talk, turn(Sampling::greedy(), 900));
+            let drafted = answer(&mut drafting, &talk, turn(Sampling::greedy(), 900));
+            assert_eq!((&drafted.tokens, drafting.held()), (&expected.tokens, plain.held()));
+            let own = drafted.speculation.unwrap();
+            assert!(own.lost.is_none() && own.rounds > 20, "{own:?}");
+            talk.extend(expected.tokens);
+            talk.extend([Token(257), Token(65), Token(258)]);
+            let read = seen.lock().unwrap().len();
+            // Some 60 tokens for each of four or so spells of an answer; a prompt is read whole.
+            assert!(read < talk.len() + 400, "{read} of {}, {right}", talk.len());
+            assert_distinct(&seen);
         }
     }
 }

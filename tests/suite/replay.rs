@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use qchat::engine::{EngineError, Token};
 use qchat::generate::draft::{
-    Adaptive, At, Calibration, Costs, Drafter, Judged, MOST_DRAFTED, MOST_ROWS, ModelDrafter, Ngram, Offer, Plan,
+    Adaptive, At, Calibration, Costs, Drafter, Gaps, Judged, MOST_DRAFTED, MOST_ROWS, ModelDrafter, Ngram, Offer, Plan,
     Policy, Proposed, Source, Speculator, Step,
 };
 use qchat::sample::Sampling;
@@ -121,6 +121,13 @@ impl Recorded {
     pub fn new(trace: &Rc<RefCell<Rc<Trace>>>, machine: &Machine) -> Self {
         Self { trace: Rc::clone(trace), machine: machine.clone(), held: Vec::new() }
     }
+
+    /// Tokens to read; what is passed over counts as held.
+    fn unread(&mut self, at: &At) -> usize {
+        let shared = self.held.iter().zip(&at.tokens[..at.tokens.len() - 1]).take_while(|(a, b)| a == b).count();
+        self.held.truncate(shared);
+        at.tokens.len() - shared - Gaps::next(at, shared).map_or(0, |gap| gap.len())
+    }
 }
 
 impl Drafter for Recorded {
@@ -129,9 +136,7 @@ impl Drafter for Recorded {
     }
 
     fn offer(&mut self, at: &At, most: usize) -> Option<Offer> {
-        let shared = self.held.iter().zip(&at.tokens[..at.tokens.len() - 1]).take_while(|(a, b)| a == b).count();
-        self.held.truncate(shared);
-        Some(Offer::Steps { most, unread: at.tokens.len() - shared, load: Duration::ZERO })
+        Some(Offer::Steps { most, unread: self.unread(at), load: Duration::ZERO })
     }
 
     fn draft(
@@ -143,7 +148,7 @@ impl Drafter for Recorded {
         steps: &mut Vec<Step>,
     ) -> Result<(), EngineError> {
         let position = at.tokens.len() - at.prompt_len - 1;
-        let mut unread = at.tokens.len() - self.held.len();
+        let mut unread = self.unread(at);
         self.held = at.tokens.to_vec();
         let trace = Rc::clone(&self.trace.borrow());
         let chain = &trace.chains[position];

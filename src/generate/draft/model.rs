@@ -1,8 +1,8 @@
 //! A smaller model of the same family. It draws with the target's own noise on its own distribution, so the two agree
 //! nearly as often as rejection sampling would make them (Daliri, Musco, Suresh 2024).
 //!
-//! Invariant: the KV holds a prefix of what was emitted, perhaps followed by its own last proposals; both are cut back to
-//! the common prefix before it reads on, so no token is evaluated twice.
+//! Invariant: the KV holds a prefix of what was emitted (without what was passed over, see `gaps`), perhaps followed by its
+//! own last proposals; both are cut back to the common prefix before it reads on, so no token is evaluated twice.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::cached::{Cached, End, Stays};
 use super::super::kv::{Kv, SEQ};
+use super::gaps::Gaps;
 use super::{At, Class, Drafter, MOST_ROWS, Offer, Proposed, Source, Step};
 use crate::engine::{Context, EngineError, Model, Rollback, Row, Token};
 use crate::interrupt::Interrupt;
@@ -47,6 +48,8 @@ pub struct ModelDrafter {
     sampler: Sampler,
     /// The size that the context grows to when it has to: the target's.
     n_ctx: usize,
+    /// The parts of the text that its KV lacks.
+    gaps: Gaps,
     /// The text of the last round and what was proposed behind it: proposals that were not judged and came true are not
     /// drawn again.
     chain: (Vec<Token>, Vec<Proposed>),
@@ -78,6 +81,7 @@ impl ModelDrafter {
             read: (0, Duration::ZERO),
             sampler,
             n_ctx: 0,
+            gaps: Gaps::default(),
             chain,
         }
     }
@@ -153,14 +157,14 @@ impl ModelDrafter {
         }
     }
 
-    /// How many tokens there are behind what the KV shares with them or the prefix cache has; the last one always counts.
-    fn unread(&mut self, at: &At) -> usize {
+    /// How much of the text the KV holds or the prefix cache has, without what was passed over; the last token never counts.
+    fn already_read(&mut self, at: &At) -> usize {
         let n_ctx = self.n_ctx;
-        let State::Ready(kv) = &mut self.state else { return at.tokens.len() };
-        let shared = kv.shared(at.tokens);
+        let State::Ready(kv) = &mut self.state else { return 0 };
+        let shared = self.gaps.cut(kv.shared(&self.gaps.view(at.tokens)));
         let prompt = &at.tokens[..at.prompt_len];
         let known = *self.known.get_or_insert_with(|| if shared < prompt.len() { kv.known(n_ctx, prompt) } else { 0 });
-        at.tokens.len() - shared.max(known)
+        shared.max(known)
     }
 
     /// Evaluates tokens behind what is held; answers which row of the last evaluation has the logits of the last token.
@@ -205,11 +209,13 @@ impl Drafter for ModelDrafter {
         let load = match &self.state {
             State::Waiting(_, time) => *time,
             State::Loading(_) => return None,
-            State::Ready(kv) if at.tokens.len() + 1 > kv.most() => return None,
+            State::Ready(kv) if self.gaps.within(at.tokens.len()) + 1 > kv.most() => return None,
             // What is gone says why when it is asked to draft.
             State::Ready(_) | State::Gone(_) => Duration::ZERO,
         };
-        Some(Offer::Steps { most, unread: self.unread(at), load })
+        let read = self.already_read(at);
+        let unread = at.tokens.len() - read - Gaps::next(at, read).map_or(0, |gap| gap.len());
+        Some(Offer::Steps { most, unread, load })
     }
 
     fn draft(
@@ -224,12 +230,18 @@ impl Drafter for ModelDrafter {
         let was_ready = matches!(self.state, State::Ready(_));
         let n_ctx = self.n_ctx;
         let (last_text, last_proposed) = std::mem::take(&mut self.chain);
+        self.kv()?;
+        let read = self.already_read(at);
+        if let Some(gap) = Gaps::next(at, read) {
+            self.gaps.push(gap);
+        }
+        let mut view = self.gaps.view(at.tokens);
         let kv = self.kv()?;
-        if at.tokens.len() + 1 > kv.most() {
+        if view.len() + 1 > kv.most() {
             return Ok(());
         }
-        kv.reserve(at.tokens.len(), n_ctx.max(at.tokens.len() + most), usize::MAX)?;
-        let most = most.min(kv.n_ctx().saturating_sub(at.tokens.len()) + 1);
+        kv.reserve(view.len(), n_ctx.max(view.len() + most), usize::MAX)?;
+        let most = most.min(kv.n_ctx().saturating_sub(view.len()) + 1);
         let mut text = at.tokens.to_vec();
         let came_true = at.tokens.len().checked_sub(last_text.len()).filter(|_| at.tokens.starts_with(&last_text));
         let came_true = came_true.filter(|count| {
@@ -239,12 +251,13 @@ impl Drafter for ModelDrafter {
         for own in came_true.map_or(&[][..], |count| &last_proposed[count..]).iter().take(most) {
             into.push(*own);
             text.push(own.token);
+            view.push(own.token);
             if !go_on(into) {
                 self.chain = (at.tokens.to_vec(), into.clone());
                 return Ok(());
             }
         }
-        let reused = kv.reuse(&text, &[])?;
+        let reused = kv.reuse(&view, &[])?;
         let mut held = reused.tokens;
         if !was_ready || reused.restored.tokens > 0 {
             steps.push(Step { rows: 0, time: began.elapsed() });
@@ -256,16 +269,17 @@ impl Drafter for ModelDrafter {
         }
         while into.len() < most {
             let before = steps.len();
-            let last = Self::read(context, &text[held..], steps)?;
+            let last = Self::read(context, &view[held..], steps)?;
             for step in steps[before..].iter().filter(|step| step.rows > MOST_ROWS) {
                 self.read = (self.read.0 + step.rows, self.read.1 + step.time);
             }
-            held = text.len();
+            held = view.len();
             let began = Instant::now();
             let logits = context.logits(last);
             let token = self.sampler.sample(logits, text.len(), &text[at.prompt_len..]);
             into.push(Proposed { token, class: Self::class(Sampler::confidence(logits, token)) });
             text.push(token);
+            view.push(token);
             if let Some(step) = steps.last_mut() {
                 step.time += began.elapsed();
             }
@@ -280,7 +294,7 @@ impl Drafter for ModelDrafter {
     fn save(&mut self, upto: usize) {
         if let State::Ready(kv) = &mut self.state {
             // What cannot be saved is read again another time.
-            let _ = kv.save(upto, Stays::UntilLonger);
+            let _ = kv.save(self.gaps.within(upto), Stays::UntilLonger);
             kv.saw_prefill(self.read.0, self.read.1);
         }
     }
