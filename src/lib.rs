@@ -10,6 +10,7 @@
 //! | [`prefix`] | what was read once: blocks of tokens and their KV on disk, found, verified, evicted |
 //! | [`sample`] | a token from logits, with noise that belongs to the position |
 //! | [`generate`] | one answer as a state machine, the driver of one or many, drafts ([`generate::draft`]) |
+//! | [`measure`] | figures side by side, how sure they are, and what the machine allows |
 //! | [`ui`] | stdout for data, stderr for status, the REPL |
 //! | [`commands`] | one file a subcommand: wiring only |
 //! | [`error`], [`interrupt`], [`paths`] | used everywhere |
@@ -17,9 +18,9 @@
 //! Arrows point down only:
 //!
 //! ```text
-//! main -> lib -> commands -> ui, settings, cli
-//! commands -> ui -> generate -> chat, sample, prefix, engine
-//! settings -> models, cli, sample, prefix     sample -> engine::Token     chat -> error only
+//! main -> lib -> commands -> ui, measure, settings, cli
+//! commands -> ui, measure -> generate -> chat, sample, prefix, engine
+//! settings -> models, cli, sample, prefix, engine's KvLayout     sample -> engine::Token     chat -> error only
 //! prefix -> engine's Token and StateFormat
 //! models -> error, interrupt, paths (and the names of chat's templates)
 //! ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates
@@ -35,6 +36,7 @@ pub mod engine;
 pub mod error;
 pub mod generate;
 pub mod interrupt;
+pub mod measure;
 pub mod models;
 pub mod paths;
 pub mod prefix;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::cli::{DrafterKind, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::cli::{DrafterKind, Kv, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
 use crate::models::{DraftWish, Entry, SamplingDefaults};
 use crate::paths::{self, Paths};
@@ -25,6 +26,9 @@ pub struct Config {
     pub draft: Option<String>,
     pub draft_max: Option<usize>,
     pub repack: Option<bool>,
+    /// As `--kv`.
+    pub kv: Option<KvType>,
+    pub flash_attention: Option<bool>,
     #[serde(default)]
     pub cache: CacheConfig,
     #[serde(default)]
@@ -151,6 +155,7 @@ pub struct Settings {
     pub drafters: Vec<DrafterKind>,
     /// Whether weights are rearranged for the CPU when they are loaded; `None`: in a talk.
     pub repack: Option<bool>,
+    pub layout: KvLayout,
     pub output: OutputFormat,
     pub reasoning: Option<Visibility>,
     pub raw: bool,
@@ -232,6 +237,7 @@ impl Settings {
             draft_max: args.draft_max.map(|n| n as usize).or(config.draft_max).unwrap_or(MOST_DRAFTED),
             drafters: args.drafters.unwrap_or_else(|| vec![DrafterKind::Ngram, DrafterKind::Model]),
             repack: args.repack.or(config.repack),
+            layout: layout(args.kv.map(kv_type).or(config.kv), args.flash_attention.or(config.flash_attention))?,
             output: args.output,
             reasoning: args.reasoning,
             raw: args.raw,
@@ -241,6 +247,31 @@ impl Settings {
             sampling: SamplingLayers::new(&args.sampling, config.sampling),
         })
     }
+}
+
+/// The type that was typed.
+pub fn kv_type(kv: Kv) -> KvType {
+    match kv {
+        Kv::F16 => KvType::F16,
+        Kv::Q8_0 => KvType::Q8_0,
+        Kv::Q4_0 => KvType::Q4_0,
+    }
+}
+
+/// How contexts are laid out: what was typed, else llama.cpp's usual.
+///
+/// # Errors
+/// When both cannot go together.
+pub fn layout(kv: Option<KvType>, flash_attention: Option<bool>) -> Result<KvLayout> {
+    let layout = KvLayout {
+        kv: kv.unwrap_or_default(),
+        flash_attention: flash_attention.unwrap_or(KvLayout::default().flash_attention),
+    };
+    if layout.kv != KvType::F16 && !layout.flash_attention {
+        let message = format!("--kv {} needs flash attention", layout.kv.name());
+        return Err(Error::usage(message).hint("leave --flash-attention out, or take --kv f16"));
+    }
+    Ok(layout)
 }
 
 impl SamplingLayers {
@@ -286,7 +317,7 @@ fn text_or_file(text: &str) -> Result<String> {
 }
 
 /// Hyper-threads share the units that matrix products keep busy, so one thread a core.
-fn physical_cores() -> usize {
+pub fn physical_cores() -> usize {
     num_cpus::get_physical().min(num_cpus::get()).max(1)
 }
 

@@ -1,5 +1,6 @@
 //! One file a subcommand. These wire rooms together; logic found here belongs lower.
 
+mod bench;
 mod cache;
 mod chats;
 mod completions;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Rm(args) => rm::run(&args),
         Command::Chats(args) => chats::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

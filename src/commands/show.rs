@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::cache::ago;
 use crate::cli::{ListFormat, ShowArgs};
+use crate::engine::KvType;
 use crate::engine::llama::free_device_memory;
 use crate::error::{Error, Result};
 use crate::models::{Facts, Identity, Needs, Registry, Resolved, Resolver, Target, available, type_name};
@@ -13,8 +14,6 @@ use crate::paths::Paths;
 use crate::prefix::{Bounds, Inventory, Store};
 use crate::ui::output::{self, Terminal, size};
 
-/// Bytes of a number of the KV, by its type: a block of 32 of the quantised ones has a scale.
-const KV_TYPES: [(&str, f64); 4] = [("f16", 2.0), ("q8_0", 34.0 / 32.0), ("q5_1", 24.0 / 32.0), ("q4_0", 18.0 / 32.0)];
 /// The context that memory is stated for, where the model takes it.
 const CONTEXT: usize = 4096;
 
@@ -105,9 +104,8 @@ fn from_header(sheet: &mut Sheet, facts: &Facts) {
 
 fn memory(sheet: &mut Sheet, model: &Resolved) {
     let Some(needs) = Needs::of(model) else { return };
-    let of_type =
-        |(name, bytes): (&str, f64)| (name.to_owned(), (needs.kv_per_token as f64 / 2.0 * bytes).round() as u64);
-    let kv: Vec<(String, u64)> = KV_TYPES.into_iter().map(of_type).collect();
+    let of_type = |kv: KvType| (kv.name().to_owned(), needs.with_kv(kv.bytes()).kv_per_token);
+    let kv: Vec<(String, u64)> = KvType::ALL.into_iter().map(of_type).collect();
     let words = kv.iter().map(|(name, bytes)| format!("{name} {:.1} KiB", *bytes as f64 / 1024.0));
     let object: Map<String, Value> = kv.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
     sheet.put("KV a token", words.collect::<Vec<_>>().join(", "), "kv_bytes_per_token", Value::Object(object));

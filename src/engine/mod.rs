@@ -87,6 +87,51 @@ pub struct StateFormat {
     pub adapters: Vec<String>,
 }
 
+/// How contexts keep keys and values, and attend to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct KvLayout {
+    pub kv: KvType,
+    /// The attention in one kernel; quantised values need it.
+    pub flash_attention: bool,
+}
+
+impl Default for KvLayout {
+    fn default() -> Self {
+        Self { kv: KvType::F16, flash_attention: true }
+    }
+}
+
+/// The type of keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvType {
+    #[default]
+    F16,
+    Q8_0,
+    Q4_0,
+}
+
+impl KvType {
+    pub const ALL: [Self; 3] = [Self::F16, Self::Q8_0, Self::Q4_0];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+        }
+    }
+
+    /// Bytes of a number: a block of 32 of the quantised ones has a scale of two bytes.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Self::F16 => 2.0,
+            Self::Q8_0 => 34.0 / 32.0,
+            Self::Q4_0 => 18.0 / 32.0,
+        }
+    }
+}
+
 /// Why an engine could not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EngineError {
@@ -134,6 +179,8 @@ pub trait Model: Send + Sync {
     fn chat_template(&self) -> Option<String>;
     /// The context the model was trained for, in tokens.
     fn trained_context(&self) -> usize;
+    /// The same model, whose contexts are laid out like this.
+    fn with_layout(self: Arc<Self>, layout: KvLayout) -> Arc<dyn Model>;
     /// What its contexts can save.
     fn save(&self) -> Save;
     /// What the saved states of a context of `n_ctx` tokens depend on.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::{
-    Capabilities, Context, ContextSettings, EngineError, LoadProgress, Model, Rollback, Row, Save, Seq, Special,
-    StateFormat, Token, TokenKind, Vocab,
+    Capabilities, Context, ContextSettings, EngineError, KvLayout, LoadProgress, Model, Rollback, Row, Save, Seq,
+    Special, StateFormat, Token, TokenKind, Vocab,
 };
 
 const BYTES: usize = 256;
@@ -160,6 +160,10 @@ impl Model for ScriptedModel {
 
     fn trained_context(&self) -> usize {
         self.script.context
+    }
+
+    fn with_layout(self: Arc<Self>, _: KvLayout) -> Arc<dyn Model> {
+        self
     }
 
     fn save(&self) -> Save {

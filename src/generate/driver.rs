@@ -85,6 +85,7 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             }
             let held = context.tokens(seq).len() - wanting.len();
             let judged = lane.turn.absorb(wanting.iter().map(|row| context.logits(*row)), lane.sink);
+            lane.sink.emitted(judged.emitted);
             match context.trim(seq, lane.turn.valid(held, judged)) {
                 // All is read again, which the turn asks for by itself.
                 Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,

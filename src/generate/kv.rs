@@ -141,6 +141,11 @@ impl Kv {
         Arc::clone(&self.model).context(&settings)
     }
 
+    /// Empties it.
+    pub(super) fn forget(&mut self) -> Result<(), EngineError> {
+        self.context.as_mut().map_or(Ok(()), |context| context.trim(SEQ, 0))
+    }
+
     /// How many tokens it shares with `tokens`, of which the last one never counts: its logits are needed.
     pub(super) fn shared(&self, tokens: &[Token]) -> usize {
         let end = tokens.len().saturating_sub(1);

@@ -109,6 +109,11 @@ impl Session {
         self.limits.n_ctx = tokens;
     }
 
+    /// A context that is made from now on starts at least this large.
+    pub fn start_with(&mut self, tokens: usize) {
+        self.limits.first = tokens;
+    }
+
     /// The tokens of context there are now.
     pub fn n_ctx(&self) -> usize {
         self.kv.n_ctx()
@@ -117,6 +122,15 @@ impl Session {
     /// What the KV holds.
     pub fn held(&self) -> &[Token] {
         self.kv.held()
+    }
+
+    /// Forgets what the KV holds.
+    ///
+    /// # Errors
+    /// Engine failures.
+    pub fn forget(&mut self) -> Result<()> {
+        self.decoded.clear();
+        self.kv.forget().map_err(failed)
     }
 
     /// Reads `prompt`, except for what the KV holds of it already, and answers.

@@ -22,6 +22,9 @@ pub trait Sink {
     /// [`SinkClosed`] ends the answer quietly.
     fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed>;
 
+    /// Called when tokens were emitted, those of one round together.
+    fn emitted(&mut self, _tokens: usize) {}
+
     /// Called while the prompt is read: tokens so far, tokens in all.
     fn reading(&mut self, _read: usize, _of: usize) {}
 }

@@ -32,6 +32,11 @@ impl Waiting {
         }
     }
 
+    /// Another message.
+    pub fn say(&self, message: &str) {
+        self.bar.set_message(clean::line(message));
+    }
+
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }

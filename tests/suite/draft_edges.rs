@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use qchat::engine::{
-    Capabilities, Context, ContextSettings, EngineError, Model, Row, Save, Seq, StateFormat, Token, Vocab,
+    Capabilities, Context, ContextSettings, EngineError, KvLayout, Model, Row, Save, Seq, StateFormat, Token, Vocab,
 };
 use qchat::generate::draft::{DraftLoader, Drafter, ModelDrafter, Ngram, Source, Speculator};
 use qchat::generate::{
@@ -78,6 +78,10 @@ impl Model for Watched {
 
     fn trained_context(&self) -> usize {
         self.model.trained_context()
+    }
+
+    fn with_layout(self: Arc<Self>, _: KvLayout) -> Arc<dyn Model> {
+        self
     }
 
     fn save(&self) -> Save {

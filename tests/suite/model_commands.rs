@@ -82,7 +82,7 @@ fn show_counts_what_the_file_holds() {
     assert_eq!(sheet["tensor_types"], types);
     // 2 layers, 2 KV heads, a key and a value of 32 numbers; a block of 32 is 64, 34, 24 or 18 bytes.
     let blocks = 2 * 2 * 2;
-    let kv = json!({ "f16": blocks * 64, "q8_0": blocks * 34, "q5_1": blocks * 24, "q4_0": blocks * 18 });
+    let kv = json!({ "f16": blocks * 64, "q8_0": blocks * 34, "q4_0": blocks * 18 });
     assert_eq!(sheet["kv_bytes_per_token"], kv);
     let memory = sheet["memory_bytes"].as_u64().unwrap();
     assert!(memory > bytes + 2048 * 512 && memory < bytes + 2048 * 512 + 100_000_000, "{memory}");
@@ -93,7 +93,7 @@ fn show_counts_what_the_file_holds() {
         ("read a token", "0.2 MB"),
         ("context", "2048 tokens"),
         ("template", "ChatML"),
-        ("KV a token", "f16 0.5 KiB, q8_0 0.3 KiB, q5_1 0.2 KiB, q4_0 0.1 KiB"),
+        ("KV a token", "f16 0.5 KiB, q8_0 0.3 KiB, q4_0 0.1 KiB"),
         ("licence", "apache-2.0"),
         ("prefix cache", "nothing"),
     ] {

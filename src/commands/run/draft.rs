@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use super::cache::Owner;
 use super::load::{Loaded, Loader};
 use crate::cli::DrafterKind;
-use crate::engine;
 use crate::engine::llama::LoadSettings;
+use crate::engine::{self, KvLayout};
 use crate::generate::Answer;
 use crate::generate::draft::{
     Adaptive, Calibration, Costs, DraftLoader, Drafter, Loading, ModelDrafter, Ngram, Speculator,
@@ -45,6 +45,7 @@ struct Pair {
     threads: usize,
     gpu_layers: Option<u32>,
     repack: bool,
+    layout: KvLayout,
     target: (String, u64),
     draft: Option<(String, u64)>,
 }
@@ -89,7 +90,7 @@ impl Loader<'_> {
             drafting.owner = owner;
             let drafter = match preload {
                 Preload::Never => ModelDrafter::new(opens(self, draft, load.clone()), expected, threads, interrupt),
-                Preload::Now => ModelDrafter::loading(preloads(draft, load.clone()), threads, interrupt),
+                Preload::Now => ModelDrafter::loading(preloads(self, draft, load.clone()), threads, interrupt),
             };
             drafters.push(Box::new(drafter.with_cache(cached)));
         }
@@ -106,12 +107,13 @@ impl Loader<'_> {
 }
 
 fn opens(loader: &Loader, draft: Resolved, load: LoadSettings) -> DraftLoader {
-    let interrupt = loader.interrupt.clone();
-    Box::new(move || engine::open(&draft.file, &load, &mut |_| !interrupt.is_set()))
+    let (interrupt, layout) = (loader.interrupt.clone(), loader.settings.layout);
+    Box::new(move || Ok(engine::open(&draft.file, &load, &mut |_| !interrupt.is_set())?.with_layout(layout)))
 }
 
-fn preloads(draft: Resolved, load: LoadSettings) -> Loading {
-    std::thread::spawn(move || engine::open(&draft.file, &load, &mut |_| true))
+fn preloads(loader: &Loader, draft: Resolved, load: LoadSettings) -> Loading {
+    let layout = loader.settings.layout;
+    std::thread::spawn(move || Ok(engine::open(&draft.file, &load, &mut |_| true)?.with_layout(layout)))
 }
 
 /// The share of an answer's time that may go into measuring after it has been shown.
@@ -157,6 +159,7 @@ impl Pair {
             threads: loader.settings.threads,
             gpu_layers: load.gpu_layers,
             repack: load.repack,
+            layout: loader.settings.layout,
             target: identity(target),
             draft: draft.map(identity),
         }

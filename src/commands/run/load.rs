@@ -91,6 +91,7 @@ impl Loader<'_> {
             EngineError::Aborted => Error::interrupted(),
             error => Error::model(format!("{} cannot be loaded: {error}", resolved.file.display())),
         })?;
+        let model = model.with_layout(self.settings.layout);
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: self.settings.threads };
         let own = model.chat_template().is_some();
         let named = |entry: &'_ Entry| entry.template.clone().or(entry.fallback_template.clone().filter(|_| !own));
@@ -145,7 +146,8 @@ impl Loader<'_> {
             return Ok(None);
         }
         let Some(draft) = self.resolver.draft_for(target, wish)? else { return Ok(None) };
-        let needs = Needs::of(target).zip(Needs::of(&draft));
+        let needs = |model| Some(Needs::of(model)?.with_kv(self.settings.layout.kv.bytes()));
+        let needs = needs(target).zip(needs(&draft));
         if let (Some((own, its)), Some(free)) = (needs, free)
             && let Err(shortage) = models::room_for_draft(&own, &its, n_ctx.max(LEAST_PLANNED), free)
         {

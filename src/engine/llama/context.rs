@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_cpp_2::DecodeError;
 use llama_cpp_2::context::LlamaContext as Raw;
-use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::context::params::{KvCacheType, LlamaContextParams};
 use llama_cpp_2::llama_batch::LlamaBatch;
 use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_sys_2 as sys;
 
 use crate::engine::{
-    Capabilities, Context, ContextSettings, EngineError, Rollback, Row, Save, Seq, StateFormat, Token,
+    Capabilities, Context, ContextSettings, EngineError, KvLayout, KvType, Rollback, Row, Save, Seq, StateFormat, Token,
 };
 
 /// Rows of one evaluation. One micro-batch exactly, so that a stopped evaluation leaves nothing half done.
@@ -87,6 +87,14 @@ pub(super) fn save(weights: &Weights) -> Save {
     Save::Ranges { most: window(weights).unwrap_or(usize::MAX) }
 }
 
+fn kv_type(kv: KvType) -> KvCacheType {
+    match kv {
+        KvType::F16 => KvCacheType::F16,
+        KvType::Q8_0 => KvCacheType::Q8_0,
+        KvType::Q4_0 => KvCacheType::Q4_0,
+    }
+}
+
 /// The tokens of a sliding window.
 fn window(weights: &Weights) -> Option<usize> {
     // SAFETY: the pointer is that of the model that `weights` owns.
@@ -95,7 +103,7 @@ fn window(weights: &Weights) -> Option<usize> {
 }
 
 /// What the states of a context of `n_ctx` tokens depend on, as [`LlamaContext::new`] sets it up.
-pub(super) fn state_format(weights: &Weights, n_ctx: usize) -> StateFormat {
+pub(super) fn state_format(weights: &Weights, layout: KvLayout, n_ctx: usize) -> StateFormat {
     let architecture = weights.meta_val_str("general.architecture").unwrap_or_default();
     let original = format!("{architecture}.rope.scaling.original_context_length");
     let original = weights.meta_val_str(&original).ok().and_then(|text| text.parse::<usize>().ok());
@@ -103,10 +111,9 @@ pub(super) fn state_format(weights: &Weights, n_ctx: usize) -> StateFormat {
         engine: super::build().into(),
         architecture,
         layers: weights.n_layer(),
-        // llama.cpp's defaults, which are left as they are.
-        keys: "f16".into(),
-        values: "f16".into(),
-        flash_attention: true,
+        keys: layout.kv.name().into(),
+        values: layout.kv.name().into(),
+        flash_attention: layout.flash_attention,
         full_window: true,
         // Long-RoPE models take other factors where the context is longer than the original one.
         rope: match original {
@@ -119,7 +126,11 @@ pub(super) fn state_format(weights: &Weights, n_ctx: usize) -> StateFormat {
 }
 
 impl LlamaContext {
-    pub(super) fn new(weights: Arc<Weights>, settings: &ContextSettings) -> Result<Self, EngineError> {
+    pub(super) fn new(
+        weights: Arc<Weights>,
+        layout: KvLayout,
+        settings: &ContextSettings,
+    ) -> Result<Self, EngineError> {
         let threads = i32::try_from(settings.threads).unwrap_or(i32::MAX);
         let n_ctx = u32::try_from(settings.n_ctx).unwrap_or(u32::MAX);
         let mut params = LlamaContextParams::default()
@@ -132,7 +143,13 @@ impl LlamaContext {
             .with_n_threads(threads)
             .with_n_threads_batch(threads)
             // Set, never AUTO: what AUTO chose is hidden, and the prefix cache has to know it.
-            .with_flash_attention_policy(sys::LLAMA_FLASH_ATTN_TYPE_ENABLED);
+            .with_flash_attention_policy(if layout.flash_attention {
+                sys::LLAMA_FLASH_ATTN_TYPE_ENABLED
+            } else {
+                sys::LLAMA_FLASH_ATTN_TYPE_DISABLED
+            })
+            .with_type_k(kv_type(layout.kv))
+            .with_type_v(kv_type(layout.kv));
         let cancel = Arc::clone(&settings.cancel);
         // SAFETY: layout checked above; the flag outlives the context, which is dropped first.
         unsafe {

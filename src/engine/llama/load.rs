@@ -9,7 +9,7 @@ use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_sys_2 as sys;
 
 use super::vocab::LlamaVocab;
-use crate::engine::{Context, ContextSettings, EngineError, LoadProgress, Model, Save, StateFormat, Vocab};
+use crate::engine::{Context, ContextSettings, EngineError, KvLayout, LoadProgress, Model, Save, StateFormat, Vocab};
 
 /// What a model is loaded with.
 #[derive(Clone, Debug)]
@@ -22,8 +22,9 @@ pub struct LoadSettings {
 
 /// A model in memory.
 pub struct LlamaModel {
-    vocab: LlamaVocab,
+    vocab: Arc<LlamaVocab>,
     weights: Arc<Weights>,
+    layout: KvLayout,
 }
 
 // The binding's model is a transparent wrapper of the pointer that llama.cpp returns.
@@ -78,13 +79,13 @@ impl LlamaModel {
         // SAFETY: `Weights` is `repr(transparent)` over a transparent non-null pointer (sizes checked above), and owns
         // the model as the binding's own constructor would have it.
         let weights = Arc::new(unsafe { std::mem::transmute::<NonNull<sys::llama_model>, Weights>(loaded) });
-        Ok(Self { vocab: LlamaVocab::new(Arc::clone(&weights)), weights })
+        Ok(Self { vocab: Arc::new(LlamaVocab::new(Arc::clone(&weights))), weights, layout: KvLayout::default() })
     }
 }
 
 impl Model for LlamaModel {
     fn vocab(&self) -> &dyn Vocab {
-        &self.vocab
+        self.vocab.as_ref()
     }
 
     fn chat_template(&self) -> Option<String> {
@@ -95,16 +96,20 @@ impl Model for LlamaModel {
         self.weights.n_ctx_train() as usize
     }
 
+    fn with_layout(self: Arc<Self>, layout: KvLayout) -> Arc<dyn Model> {
+        Arc::new(Self { vocab: Arc::clone(&self.vocab), weights: Arc::clone(&self.weights), layout })
+    }
+
     fn save(&self) -> Save {
         super::context::save(&self.weights)
     }
 
     fn state_format(&self, n_ctx: usize) -> StateFormat {
-        super::context::state_format(&self.weights, n_ctx)
+        super::context::state_format(&self.weights, self.layout, n_ctx)
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {
-        let context = super::context::LlamaContext::new(Arc::clone(&self.weights), settings)?;
+        let context = super::context::LlamaContext::new(Arc::clone(&self.weights), self.layout, settings)?;
         Ok(Box::new(context))
     }
 }

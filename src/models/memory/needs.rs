@@ -48,6 +48,12 @@ impl Needs {
         Self { weights, kv_per_token: kv_per_token(header), compute: compute + entries * VOCABULARY_ENTRY + PROGRAM }
     }
 
+    /// The same with keys and values of so many bytes a number.
+    #[must_use]
+    pub fn with_kv(self, bytes: f64) -> Self {
+        Self { kv_per_token: (self.kv_per_token as f64 / 2.0 * bytes).round() as u64, ..self }
+    }
+
     /// Everything together, with a context of so many tokens.
     pub fn at(&self, n_ctx: usize) -> u64 {
         let cells = (n_ctx as u64).next_multiple_of(CELLS);

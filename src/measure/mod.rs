@@ -1,0 +1,30 @@
+//! Figures: what a machine, a model and a setting do, side by side and with how sure that is.
+//!
+//! Nothing here prints or knows a command line. Arms are compared within one run, interleaved; a ratio comes with its
+//! interval; quality is looked at beside speed.
+
+mod agreement;
+mod arm;
+mod axis;
+mod check;
+mod drafting;
+mod figures;
+mod likelihood;
+pub mod machine;
+pub mod quality;
+mod report;
+mod run;
+pub mod stats;
+mod table;
+pub mod workload;
+
+pub use agreement::with_first;
+pub use arm::{Arm, Draft, InMemory, Setting, Shared, load};
+pub use axis::Axis;
+pub use check::Checks;
+pub use drafting::Drafting;
+pub use figures::{kinds, of_arms};
+pub use likelihood::of_arms as likelihoods;
+pub use report::*;
+pub use run::{Plan, Rates, Watch, run, warm_up};
+pub use table::{Style, tables};
