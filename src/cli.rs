@@ -31,6 +31,8 @@ pub enum Command {
     Chats(ChatsArgs),
     /// The prefix cache, what was read before: list, verify, prune, clear
     Cache(CacheArgs),
+    /// This machine, this build, and what would make a model faster here
+    Doctor(DoctorArgs),
     /// What models and settings do here, side by side: speed and quality, p50 and p95
     Bench(Box<BenchArgs>),
     /// Completions for a shell, or the man page, on stdout
@@ -260,6 +262,35 @@ pub struct RmArgs {
     /// Do not ask
     #[arg(short, long)]
     pub yes: bool,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A model to look at
+    pub model: Option<String>,
+
+    /// Try threads, flash attention and rearranged weights with this model; `run` uses the best from then on
+    #[arg(long, requires = "model")]
+    pub tune: bool,
+
+    /// The draft model: auto, off, or a model
+    #[arg(long, value_name = "auto|off|MODEL", default_value = "auto")]
+    pub draft: String,
+
+    /// CPU threads; one a physical core where not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub threads: Option<u32>,
+
+    /// Layers on the GPU; all that fit where not given
+    #[arg(long, value_name = "N")]
+    pub gpu_layers: Option<u32>,
+
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
 
     #[command(flatten)]
     pub ui: UiArgs,

@@ -147,7 +147,8 @@ pub struct Settings {
     pub stops: Vec<String>,
     pub max_tokens: Option<usize>,
     pub n_ctx: Option<usize>,
-    pub threads: usize,
+    /// What was typed or configured; else what doctor found best, else one a core.
+    pub threads: Option<usize>,
     pub gpu_layers: Option<u32>,
     pub draft: DraftWish,
     /// The most tokens that are drafted at once.
@@ -155,7 +156,9 @@ pub struct Settings {
     pub drafters: Vec<DrafterKind>,
     /// Whether weights are rearranged for the CPU when they are loaded; `None`: in a talk.
     pub repack: Option<bool>,
-    pub layout: KvLayout,
+    pub kv: KvType,
+    /// As with threads; on without tuning.
+    pub flash_attention: Option<bool>,
     pub output: OutputFormat,
     pub reasoning: Option<Visibility>,
     pub raw: bool,
@@ -211,6 +214,9 @@ impl Settings {
         let cached = !args.no_cache && !args.private && config.cache.enabled.unwrap_or(true);
         let bounds = config.cache.bounds().map_err(Error::usage)?;
         let typed = typed(&args);
+        let kv = args.kv.map(kv_type).or(config.kv).unwrap_or_default();
+        let flash_attention = args.flash_attention.or(config.flash_attention);
+        layout(kv, flash_attention)?;
         let prompt = args.prompt.join(" ");
         let system = args.system.map(|text| text_or_file(&text)).transpose()?;
         Ok(Self {
@@ -231,13 +237,14 @@ impl Settings {
             stops: args.stop.into_iter().filter(|stop| !stop.is_empty()).collect(),
             max_tokens: args.max_tokens.map(|n| n as usize).or(config.max_tokens),
             n_ctx: args.ctx.map(|n| n as usize).or(config.context),
-            threads: args.threads.map(|n| n as usize).or(config.threads).unwrap_or_else(physical_cores),
+            threads: args.threads.map(|n| n as usize).or(config.threads),
             gpu_layers: args.gpu_layers,
             draft: args.draft.or(config.draft).map_or(DraftWish::Auto, |wish| DraftWish::from_word(&wish)),
             draft_max: args.draft_max.map(|n| n as usize).or(config.draft_max).unwrap_or(MOST_DRAFTED),
             drafters: args.drafters.unwrap_or_else(|| vec![DrafterKind::Ngram, DrafterKind::Model]),
             repack: args.repack.or(config.repack),
-            layout: layout(args.kv.map(kv_type).or(config.kv), args.flash_attention.or(config.flash_attention))?,
+            kv,
+            flash_attention,
             output: args.output,
             reasoning: args.reasoning,
             raw: args.raw,
@@ -258,15 +265,12 @@ pub fn kv_type(kv: Kv) -> KvType {
     }
 }
 
-/// How contexts are laid out: what was typed, else llama.cpp's usual.
+/// How contexts are laid out; flash attention is on where nothing was said.
 ///
 /// # Errors
 /// When both cannot go together.
-pub fn layout(kv: Option<KvType>, flash_attention: Option<bool>) -> Result<KvLayout> {
-    let layout = KvLayout {
-        kv: kv.unwrap_or_default(),
-        flash_attention: flash_attention.unwrap_or(KvLayout::default().flash_attention),
-    };
+pub fn layout(kv: KvType, flash_attention: Option<bool>) -> Result<KvLayout> {
+    let layout = KvLayout { kv, flash_attention: flash_attention.unwrap_or(true) };
     if layout.kv != KvType::F16 && !layout.flash_attention {
         let message = format!("--kv {} needs flash attention", layout.kv.name());
         return Err(Error::usage(message).hint("leave --flash-attention out, or take --kv f16"));

@@ -14,7 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
 use crate::measure::workload::{self, Prompt};
 use crate::measure::{
-    Arm, Axis, Checks, Draft, Drafting, Machine, ModelReport, Plan, Report, Row, Setting, Shared, Style, Watch,
+    Arm, Axis, Checks, Draft, Drafting, Machine, ModelReport, Plan, Report, Row, Setting, Shared, Style, Watch, html,
     likelihoods, load, of_arms, run as run_plan, tables, warm_up, with_first,
 };
 use crate::models::fetch::{Fetcher, Only};
@@ -48,7 +48,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
         name: String::new(),
         drafting: Drafting::Off,
         threads: args.threads.map_or_else(physical_cores, |count| count as usize),
-        layout: layout(args.kv.map(kv_type), args.flash_attention)?,
+        layout: layout(args.kv.map(kv_type).unwrap_or_default(), args.flash_attention)?,
         repack: args.repack.unwrap_or(true),
         warm: false,
     };
@@ -78,6 +78,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
 
     let mut report = Report {
+        made: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         version: env!("CARGO_PKG_VERSION").into(),
         engine: llama::build().into(),
         machine: machine(base.threads),
@@ -303,6 +304,9 @@ impl<'a> Bench<'a> {
     }
 
     fn say(&self, report: &Report) -> Result<()> {
+        if let Some(path) = &self.args.html {
+            std::fs::write(path, html::page(report)).map_err(|error| cannot_write(path, &error))?;
+        }
         match self.args.output {
             BenchFormat::Text => output::print_clean(&self.terminal, &tables(report, Style::Text))?,
             BenchFormat::Markdown => output::print_clean(&self.terminal, &tables(report, Style::Markdown))?,

@@ -4,11 +4,13 @@ mod bench;
 mod cache;
 mod chats;
 mod completions;
+mod doctor;
 mod list;
 mod pull;
 mod rm;
 mod run;
 mod show;
+mod tuning;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -29,6 +31,7 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Rm(args) => rm::run(&args),
         Command::Chats(args) => chats::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
     }

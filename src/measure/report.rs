@@ -8,6 +8,8 @@ use super::stats::{Ratio, Summary, Verdict};
 /// Everything that was measured. The rows are raw; all else follows from them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// When it was made, as RFC 3339 has it.
+    pub made: String,
     /// Of qchat and of llama.cpp.
     pub version: String,
     pub engine: String,

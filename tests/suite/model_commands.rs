@@ -459,6 +459,8 @@ fn the_man_page_has_every_command_and_is_rendered_without_a_complaint() {
         "QCHAT CACHE VERIFY",
         "QCHAT CACHE PRUNE",
         "QCHAT CACHE CLEAR",
+        "QCHAT DOCTOR",
+        "QCHAT BENCH",
         "QCHAT COMPLETIONS",
     ];
     assert_eq!(sections, expected, "{rendered}");

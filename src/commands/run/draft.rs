@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::cache::Owner;
-use super::load::{Loaded, Loader};
+use super::load::{Loaded, Loader, Way};
 use crate::cli::DrafterKind;
-use crate::engine::llama::LoadSettings;
 use crate::engine::{self, KvLayout};
 use crate::generate::Answer;
 use crate::generate::draft::{
@@ -72,7 +71,7 @@ impl Loader<'_> {
         target: &Resolved,
         draft: Option<Resolved>,
         wish: &DraftWish,
-        load: &LoadSettings,
+        way: &Way,
         preload: Preload,
     ) -> (Option<Speculator>, Drafting) {
         let settings = self.settings;
@@ -82,15 +81,15 @@ impl Loader<'_> {
             drafters.push(Box::new(Ngram::default()));
         }
         let size = draft.as_ref().map_or(1.0, |draft| draft.bytes as f64 / (target.bytes as f64).max(1.0));
-        let pair = Pair::new(self, target, draft.as_ref(), load);
+        let pair = Pair::new(target, draft.as_ref(), way);
         if let Some(draft) = draft {
             let expected = Duration::from_secs_f64(draft.bytes as f64 / LOAD_RATE);
-            let (threads, interrupt) = (settings.threads, self.interrupt.clone());
+            let (threads, interrupt) = (way.threads, self.interrupt.clone());
             let (cached, owner) = self.cached(&draft).unzip();
             drafting.owner = owner;
             let drafter = match preload {
-                Preload::Never => ModelDrafter::new(opens(self, draft, load.clone()), expected, threads, interrupt),
-                Preload::Now => ModelDrafter::loading(preloads(self, draft, load.clone()), threads, interrupt),
+                Preload::Never => ModelDrafter::new(opens(self, draft, way), expected, threads, interrupt),
+                Preload::Now => ModelDrafter::loading(preloads(draft, way), threads, interrupt),
             };
             drafters.push(Box::new(drafter.with_cache(cached)));
         }
@@ -106,14 +105,14 @@ impl Loader<'_> {
     }
 }
 
-fn opens(loader: &Loader, draft: Resolved, load: LoadSettings) -> DraftLoader {
-    let (interrupt, layout) = (loader.interrupt.clone(), loader.settings.layout);
-    Box::new(move || Ok(engine::open(&draft.file, &load, &mut |_| !interrupt.is_set())?.with_layout(layout)))
+fn opens(loader: &Loader, draft: Resolved, way: &Way) -> DraftLoader {
+    let (interrupt, way) = (loader.interrupt.clone(), way.clone());
+    Box::new(move || Ok(engine::open(&draft.file, &way.load, &mut |_| !interrupt.is_set())?.with_layout(way.layout)))
 }
 
-fn preloads(loader: &Loader, draft: Resolved, load: LoadSettings) -> Loading {
-    let layout = loader.settings.layout;
-    std::thread::spawn(move || Ok(engine::open(&draft.file, &load, &mut |_| true)?.with_layout(layout)))
+fn preloads(draft: Resolved, way: &Way) -> Loading {
+    let way = way.clone();
+    std::thread::spawn(move || Ok(engine::open(&draft.file, &way.load, &mut |_| true)?.with_layout(way.layout)))
 }
 
 /// The share of an answer's time that may go into measuring after it has been shown.
@@ -148,7 +147,7 @@ fn read(file: &std::path::Path, pair: &Pair) -> Option<Calibration> {
 }
 
 impl Pair {
-    fn new(loader: &Loader, target: &Resolved, draft: Option<&Resolved>, load: &LoadSettings) -> Self {
+    fn new(target: &Resolved, draft: Option<&Resolved>, way: &Way) -> Self {
         let identity = |model: &Resolved| {
             let name = model.file.file_name().map(|name| name.to_string_lossy().into_owned());
             (name.unwrap_or_default(), model.bytes)
@@ -156,10 +155,10 @@ impl Pair {
         Self {
             build: format!("{} {}", env!("CARGO_PKG_VERSION"), engine::llama::build()),
             machine: engine::llama::machine(),
-            threads: loader.settings.threads,
-            gpu_layers: load.gpu_layers,
-            repack: load.repack,
-            layout: loader.settings.layout,
+            threads: way.threads,
+            gpu_layers: way.load.gpu_layers,
+            repack: way.load.repack,
+            layout: way.layout,
             target: identity(target),
             draft: draft.map(identity),
         }

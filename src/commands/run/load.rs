@@ -6,20 +6,27 @@ use std::time::{Duration, Instant};
 use super::cache::Caching;
 use super::draft::{Drafting, Preload};
 use crate::cli::DrafterKind;
+use crate::commands::tuning;
 use crate::engine::llama::LoadSettings;
-use crate::engine::{self, EngineError};
+use crate::engine::{self, EngineError, KvLayout, KvType};
 use crate::error::{Error, Result};
 use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
+use crate::measure::tune::Task;
 use crate::models::fetch::{Fetcher, Only};
 use crate::models::{self, DraftWish, Entry, Needs, Resolved, Resolver, Target};
 use crate::prefix::Store;
-use crate::settings::Settings;
+use crate::settings::{Settings, physical_cores};
 use crate::ui::output::Terminal;
 use crate::ui::progress::{Downloads, Waiting};
 
 /// Memory is planned for a context of at least so many tokens.
 const LEAST_PLANNED: usize = 4096;
+
+/// What is expected where nothing is known: bytes of a question in a talk, tokens of an answer, bytes of a token.
+const USUAL_QUESTION: usize = 400;
+const USUAL_ANSWER: usize = 256;
+const BYTES_A_TOKEN: f64 = 4.0;
 
 /// Loads models for this run.
 pub(super) struct Loader<'a> {
@@ -41,6 +48,7 @@ pub(super) struct Loaded {
     pub(super) speaker: Speaker,
     pub(super) load_time: Duration,
     pub(super) drafting: Drafting,
+    pub(super) way: Way,
     pub(super) caching: Option<Caching>,
     /// The files, for another draft.
     pub(super) resolved: Resolved,
@@ -49,10 +57,18 @@ pub(super) struct Loaded {
 /// What a model is loaded for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// One answer: its first token is waited for.
-    Once,
+    /// One answer to a prompt of so many bytes: its first token is waited for.
+    Once { bytes: usize },
     /// Many answers: a longer load pays.
     Talk,
+}
+
+/// How a model is run.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) load: LoadSettings,
+    pub(super) layout: KvLayout,
+    pub(super) threads: usize,
 }
 
 impl Loader<'_> {
@@ -73,7 +89,7 @@ impl Loader<'_> {
         let resolved = self.resolver.resolve(target, &mut fetcher)?;
         let waiting = Waiting::new(&self.terminal, &format!("loading {}", resolved.name));
         let began = Instant::now();
-        let settings = self.load_settings(purpose);
+        let way = self.way(&resolved, purpose, wish);
         let mut go_on = |done: f32| {
             waiting.at(done);
             !self.interrupt.is_set()
@@ -83,7 +99,7 @@ impl Loader<'_> {
         // Vocabularies are compared while the target loads.
         let (model, draft) = std::thread::scope(|scope| {
             let draft = scope.spawn(|| self.draft_for(&resolved, wish, first_context, free));
-            let model = engine::open(&resolved.file, &settings, &mut go_on);
+            let model = engine::open(&resolved.file, &way.load, &mut go_on);
             (model, draft.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         waiting.clear();
@@ -91,8 +107,8 @@ impl Loader<'_> {
             EngineError::Aborted => Error::interrupted(),
             error => Error::model(format!("{} cannot be loaded: {error}", resolved.file.display())),
         })?;
-        let model = model.with_layout(self.settings.layout);
-        let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: self.settings.threads };
+        let model = model.with_layout(way.layout);
+        let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: way.threads };
         let own = model.chat_template().is_some();
         let named = |entry: &'_ Entry| entry.template.clone().or(entry.fallback_template.clone().filter(|_| !own));
         let template = resolved.entry.as_ref().and_then(named);
@@ -111,9 +127,9 @@ impl Loader<'_> {
         }
         let (preload, keep) = match purpose {
             Purpose::Talk => (Preload::Now, Keep::All),
-            Purpose::Once => (Preload::Never, Keep::Prompt),
+            Purpose::Once { .. } => (Preload::Never, Keep::Prompt),
         };
-        let (speculator, mut drafting) = self.speculator(&resolved, draft?, wish, &settings, preload);
+        let (speculator, mut drafting) = self.speculator(&resolved, draft?, wish, &way, preload);
         let (cached, owner) = cached.unzip();
         let session = speaker.session_mut();
         session.speculate(speculator);
@@ -122,12 +138,45 @@ impl Loader<'_> {
         let load_time = began.elapsed();
         self.terminal.detail(&format!("loaded {} in {:.0} ms", resolved.file.display(), load_time.as_secs_f64() * 1e3));
         let (name, entry, quant) = (resolved.name.clone(), resolved.entry.clone(), resolved.quant.clone());
-        Ok(Loaded { name, entry, quant, speaker, load_time, drafting, caching, resolved })
+        Ok(Loaded { name, entry, quant, speaker, load_time, drafting, way, caching, resolved })
     }
 
-    pub(super) fn load_settings(&self, purpose: Purpose) -> LoadSettings {
-        let repack = self.settings.repack.unwrap_or(purpose == Purpose::Talk);
-        LoadSettings { gpu_layers: self.settings.gpu_layers, repack }
+    /// How to run a model: what was typed, else what `doctor --tune` found best for what it is to do, else weights
+    /// rearranged in a talk (its drafts are worth a longer load), a thread a core, flash attention.
+    fn way(&self, model: &Resolved, purpose: Purpose, wish: &DraftWish) -> Way {
+        let settings = self.settings;
+        let (talk, bytes) = match purpose {
+            Purpose::Talk => (true, USUAL_QUESTION),
+            Purpose::Once { bytes } => (false, bytes),
+        };
+        let task = Task {
+            prompt: bytes as f64 / BYTES_A_TOKEN,
+            answer: settings.max_tokens.unwrap_or(USUAL_ANSWER).min(USUAL_ANSWER) as f64,
+            drafts: *wish != DraftWish::Off && !settings.drafters.is_empty(),
+            talk,
+        };
+        let tuned = tuning::known(model, settings.gpu_layers, &settings.paths);
+        let tuned = tuned.as_ref().map(|tuned| match settings.repack {
+            Some(true) => tuned.repacked.as_ref().unwrap_or(&tuned.stored),
+            Some(false) => &tuned.stored,
+            None => tuned.choose(&task),
+        });
+        let repack = settings.repack.unwrap_or(tuned.map_or(talk, |tuned| tuned.repack));
+        let flash = settings.flash_attention.or(tuned.map(|tuned| tuned.flash_attention)).unwrap_or(true);
+        let threads = settings.threads.or(tuned.map(|tuned| tuned.threads)).unwrap_or_else(physical_cores);
+        if let Some(tuned) = tuned {
+            self.terminal.detail(&format!(
+                "tuned: {threads} threads, weights {}, flash attention {} ({:.1} t/s in `doctor --tune`)",
+                if repack { "rearranged" } else { "as stored" },
+                if flash { "on" } else { "off" },
+                tuned.speed.decode(),
+            ));
+        }
+        Way {
+            load: LoadSettings { gpu_layers: settings.gpu_layers, repack },
+            layout: KvLayout { kv: settings.kv, flash_attention: flash || settings.kv != KvType::F16 },
+            threads,
+        }
     }
 
     /// The draft model of a target, where one is wanted, fits, and has room beside it in `free` bytes (of which the target
@@ -146,7 +195,7 @@ impl Loader<'_> {
             return Ok(None);
         }
         let Some(draft) = self.resolver.draft_for(target, wish)? else { return Ok(None) };
-        let needs = |model| Some(Needs::of(model)?.with_kv(self.settings.layout.kv.bytes()));
+        let needs = |model| Some(Needs::of(model)?.with_kv(self.settings.kv.bytes()));
         let needs = needs(target).zip(needs(&draft));
         if let (Some((own, its)), Some(free)) = (needs, free)
             && let Err(shortage) = models::room_for_draft(&own, &its, n_ctx.max(LEAST_PLANNED), free)

@@ -14,7 +14,7 @@ use crate::ui::output::{self, AnswerSink};
 
 pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
     let settings = loader.settings;
-    let mut loaded = loader.load(target, 0, Purpose::Once, &settings.draft)?;
+    let mut loaded = loader.load(target, 0, Purpose::Once { bytes: prompt.len() }, &settings.draft)?;
     let base_model = loaded.speaker.template_from().is_none();
     let (tokens, reasoning, boundaries) = if settings.raw || base_model {
         (loaded.speaker.plain_prompt(&prompt), Reasoning::Off, Vec::new())

@@ -1,7 +1,7 @@
 //! Drafts in a talk: who drafts, and what is said of it.
 
 use super::super::draft::Preload;
-use super::super::load::{Purpose, free_memory};
+use super::super::load::free_memory;
 use super::Talk;
 use crate::cli::DrafterKind;
 use crate::error::Result;
@@ -35,8 +35,8 @@ impl Talk<'_> {
         let own = Needs::of(&self.loaded.resolved).map_or(0, |needs| needs.at(first));
         let free = free_memory().map(|free| free + own);
         let draft = self.loader.draft_for(&self.loaded.resolved, &wish, first, free)?;
-        let load = self.loader.load_settings(Purpose::Talk);
-        let (own, mut drafting) = self.loader.speculator(&self.loaded.resolved, draft, &wish, &load, Preload::Now);
+        let (own, mut drafting) =
+            self.loader.speculator(&self.loaded.resolved, draft, &wish, &self.loaded.way, Preload::Now);
         self.loaded.speaker.session_mut().speculate(own);
         if let Some(caching) = &mut self.loaded.caching {
             caching.drafts(drafting.owner.take());
