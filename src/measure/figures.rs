@@ -82,7 +82,8 @@ fn pairs(rows: &[Row], arm: &str, first: &str, figure: Figure, which: impl Fn(&R
 
 fn beside(rows: &[Row], arm: &str, first: &str, compared: &(&'static str, Quantity, Figure)) -> Option<RatioReport> {
     let (figure, quantity, of) = *compared;
-    let ratio = Ratio::of(&pairs(rows, arm, first, of, |_| true))?;
+    let of_kind = |kind: &str| pairs(rows, arm, first, of, |row| row.kind == kind);
+    let ratio = Ratio::over_kinds(&kinds(rows).into_iter().map(of_kind).collect::<Vec<_>>())?;
     let verdict = ratio.verdict();
     Some(RatioReport { figure, ratio, verdict, says: verdict.of(quantity) })
 }
@@ -128,6 +129,7 @@ mod tests {
             ttft_ms: 100.0,
             prefill_ms: 50.0,
             decode_ms,
+            sampling_ms: 0.0,
             itl_ms: vec![decode_ms / 10.0; 10],
             joules: None,
             finish: Finish::Length,

@@ -168,6 +168,8 @@ pub struct Row {
     pub ttft_ms: f64,
     pub prefill_ms: f64,
     pub decode_ms: f64,
+    /// The part of both that went into choosing tokens.
+    pub sampling_ms: f64,
     /// Between moments at which tokens appeared.
     pub itl_ms: Vec<f64>,
     pub joules: Option<f64>,

@@ -131,6 +131,7 @@ fn row(arm: &Arm, prompt: &Prompt, run: usize, sample: &Sample) -> Row {
         ttft_ms: ms(sample.ttft),
         prefill_ms: ms(answer.timings.prefill),
         decode_ms: ms(answer.timings.decode),
+        sampling_ms: ms(answer.timings.sampling),
         itl_ms: sample.appeared.windows(2).map(|pair| ms(pair[1] - pair[0])).collect(),
         joules: sample.joules,
         finish: answer.finish,

@@ -2,6 +2,8 @@
 //!
 //! Numbers in, numbers out: no clock, no files, nothing that differs from one call to the next.
 
+mod kinds;
+
 use serde::Serialize;
 
 /// From so many samples on the 95th percentile means something.

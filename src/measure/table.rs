@@ -106,7 +106,12 @@ fn beside(report: &Report) -> Option<Table> {
         vec![arm.name.clone(), own.figure.to_owned(), format!("{:.3}", own.ratio.ratio), interval, own.says.to_owned()]
     };
     let rows: Vec<_> = report.arms.iter().flat_map(|arm| arm.ratios.iter().map(move |own| row(arm, own))).collect();
-    let title = format!("Beside {}: medians of the ratios of pairs", first.name);
+    let how = if first.by_kind.len() > 1 {
+        "geometric means over the kinds of the medians of pairs"
+    } else {
+        "medians of pairs"
+    };
+    let title = format!("Beside {}: {how}", first.name);
     (!rows.is_empty()).then_some(Table { title, header, rows })
 }
 
@@ -137,7 +142,6 @@ fn drafts(report: &Report) -> Option<Table> {
         "drafting ms",
         "judging ms",
         "choosing ms",
-        "same answers",
     ]
     .map(String::from)
     .into();

@@ -19,9 +19,9 @@ pub(super) fn section(report: &Report, arms: &Arms) -> String {
         (true, "Figures are medians. The slow end is the 95th percentile from 20 samples on, the maximum below."),
         (
             several,
-            "A ratio is the median of pairs that ran side by side. Its interval is the sign test's at 95 %: it asks \
-             nothing of the noise but independent pairs, and there is none below 5 pairs. With many arms, some interval \
-             misses by chance.",
+            "A ratio is the median of pairs that ran side by side, with the interval of the sign test at 95 % (from 5 pairs \
+             on); over several kinds of prompts it is the geometric mean of their medians, with the interval of a bootstrap \
+             within each kind (from 4 pairs of each on). With many arms, some interval misses by chance.",
         ),
         (
             several,

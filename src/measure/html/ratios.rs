@@ -26,7 +26,7 @@ pub(super) fn section(report: &Report, arms: &Arms) -> String {
     let shown: String = plots.by_ref().take(3).collect();
     let more = folded("Prefill and time between tokens", &plots.collect::<String>());
     let name = format!("Beside {}", arms.first());
-    let note = "<p class=\"note\">The mark is the median of the pairs' ratios, the bar its 95 % interval. An interval \
+    let note = "<p class=\"note\">The mark is the ratio of pairs (medians; over several kinds the geometric mean of each kind's), the bar its 95 % interval. An interval \
                 that spans 1 shows no difference; a hollow mark had too few pairs.</p>\n";
     let ratios = if shown.is_empty() && more.is_empty() { String::new() } else { note.to_owned() + &shown + &more };
     super::section(&name, &ratios) + &super::section("By kind of prompt", &by_kind(report, arms))

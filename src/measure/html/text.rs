@@ -86,13 +86,13 @@ pub(super) fn percent(part: usize, of: usize) -> Option<String> {
 
 pub(super) fn bytes(bytes: u64) -> String {
     let mut size = bytes as f64;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
+    for unit in ["B", "kB", "MB", "GB"] {
         if size < 1000.0 {
             return if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", figure(size)) };
         }
-        size /= 1024.0;
+        size /= 1000.0;
     }
-    format!("{} TiB", figure(size))
+    format!("{} TB", figure(size))
 }
 
 /// "1 answer", "3 answers".

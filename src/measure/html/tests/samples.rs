@@ -120,6 +120,7 @@ fn row(plan: &Plan, run: usize, (prompt, kind): (usize, &str), depth: usize, mac
         ttft_ms: prefill_ms + 4.0,
         prefill_ms,
         decode_ms: itl.iter().sum(),
+        sampling_ms: 0.5,
         itl_ms: itl,
         joules: Some(tokens as f64 * 1.9 * noise.about(0.1) / plan.speed),
         finish: if noise.next() < 0.5 { Finish::Stop } else { Finish::Length },

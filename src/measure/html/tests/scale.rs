@@ -59,6 +59,6 @@ fn figures_have_three_digits() {
         assert_eq!(text::figure(x), says);
     }
     assert_eq!(text::bytes(999), "999 B");
-    assert_eq!(text::bytes(1_117_320_768), "1.04 GiB");
-    assert_eq!(text::bytes(u64::MAX), "1.68e7 TiB");
+    assert_eq!(text::bytes(1_117_320_768), "1.12 GB");
+    assert_eq!(text::bytes(u64::MAX), "1.84e7 TB");
 }
