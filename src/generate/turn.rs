@@ -186,15 +186,13 @@ impl<'v> Turn<'v> {
     }
 
     fn emit(&mut self, token: Token, sink: &mut dyn Sink) {
-        if self.prefill.is_none() {
-            self.prefill = Some(self.began.elapsed());
-        } else {
-            self.decode = self.began.elapsed().saturating_sub(self.prefill.unwrap_or_default());
-        }
+        let prefill = *self.prefill.get_or_insert_with(|| self.began.elapsed());
         if self.vocab.is_end(token) {
             self.end(Finish::Stop, sink);
             return;
         }
+        // Up to the last token of the answer: the one that ended it is not counted, so neither is its step.
+        self.decode = self.began.elapsed().saturating_sub(prefill);
         self.tokens.push(token);
         self.piece.clear();
         self.vocab.piece(token, &mut self.piece);

@@ -55,6 +55,17 @@ pub fn answer(session: &mut Session, prompt: &[Token], settings: TurnSettings) -
 }
 
 #[test]
+fn the_step_that_ends_an_answer_is_not_in_its_decode_time() {
+    // Three bytes: two steps behind the first one, and a third one that finds the end.
+    let model = scripted(json!({ "replies": ["abc"], "row_ms": 40 }));
+    let mut talk = Vec::new();
+    ask(&mut talk, "hello");
+    let said = answer(&mut session(model, None, 256), &talk, settings(0.0, None));
+    let steps = said.timings.decode.as_secs_f64() / 0.04;
+    assert!((2.0..2.9).contains(&steps), "{steps}");
+}
+
+#[test]
 fn a_second_turn_reads_only_what_is_new() {
     let model = scripted(json!({ "replies": ["Hello.", "Fine."] }));
     let mut session = session(model, None, 256);
