@@ -311,7 +311,7 @@ pub struct BenchArgs {
     pub prompts: Option<PathBuf>,
 
     /// Which kinds of prompts: repetition, edit, code, extraction, summary, chat, translation; three of them where not given
-    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', conflicts_with_all = ["prompts", "grid", "depth"])]
     pub kinds: Vec<String>,
 
     /// Prompts and answers of so many tokens, like 128x64,2048x64
@@ -319,15 +319,15 @@ pub struct BenchArgs {
     pub grid: Vec<(usize, usize)>,
 
     /// Prompts of so many tokens: how speed falls with depth
-    #[arg(long, value_name = "TOKENS", value_delimiter = ',', conflicts_with = "grid", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "TOKENS", allow_negative_numbers = true, value_delimiter = ',', conflicts_with = "grid", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub depth: Vec<u32>,
 
     /// Answers of each kind of prompt
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: Option<u32>,
 
     /// The most tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     pub tokens: u32,
 
     /// All kinds of prompts and all values instead of the usual few
@@ -347,15 +347,15 @@ pub struct BenchArgs {
     pub draft: String,
 
     /// Randomness: 0 is always the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = between::<0, 10>)]
+    #[arg(long, value_name = "T", allow_negative_numbers = true, default_value_t = 0.0, value_parser = between::<0, 10>)]
     pub temp: f32,
 
     /// CPU threads; one a physical core where not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub threads: Option<u32>,
 
     /// Layers on the GPU; all that fit where not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub gpu_layers: Option<u32>,
 
     /// The type of keys and values

@@ -1,5 +1,6 @@
 //! `qchat bench`: models and settings side by side.
 
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +8,15 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::cli::{BenchArgs, BenchFormat};
-use crate::engine::EngineError;
-use crate::engine::llama::{self, LoadSettings, LogTo, route_logs};
+use crate::engine::llama::{self, LoadSettings, route_logs};
+use crate::engine::{EngineError, KvType};
 use crate::error::{Error, Kind, Result};
 use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
 use crate::measure::workload::{self, Prompt};
 use crate::measure::{
-    Arm, Axis, Checks, Draft, Drafting, Machine, ModelReport, Plan, Report, Row, Setting, Shared, Style, Watch, html,
-    likelihoods, load, of_arms, run as run_plan, tables, warm_up, with_first,
+    Arm, Axis, Checks, Draft, Drafting, Machine, ModelReport, Plan, Report, Row, Setting, Shared, Style, Watch,
+    check_text, html, likelihoods, load, of_arms, run as run_plan, tables, warm_up, with_first,
 };
 use crate::models::fetch::{Fetcher, Only};
 use crate::models::{DraftWish, Registry, Resolver};
@@ -23,7 +24,7 @@ use crate::paths::Paths;
 use crate::prefix::{Bounds, Store};
 use crate::sample::Sampling;
 use crate::settings::{kv_type, layout, physical_cores};
-use crate::ui::output::{self, Terminal};
+use crate::ui::output::{self, Reader, Terminal};
 use crate::ui::progress::{Downloads, Waiting};
 
 /// Kinds of prompts, and answers of each, where not given: something that repeats, something that does not, and talk.
@@ -42,7 +43,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let text = text.map_err(|error| Error::usage(format!("the text for --text cannot be read: {error}")))?;
     if let Some(path) = &args.html {
         // Said now, not after ten minutes.
-        std::fs::write(path, "").map_err(|error| cannot_write(path, &error))?;
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|error| cannot_write(path, &error))?;
     }
     let base = Setting {
         name: String::new(),
@@ -55,11 +57,18 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let (Some(Axis::Kv(_)), false) = (&axis, base.layout.flash_attention) {
         return Err(Error::usage("quantised keys and values need flash attention").hint("leave --flash-attention out"));
     }
+    if axis == Some(Axis::FlashAttention) && base.layout.kv != KvType::F16 {
+        return Err(Error::usage("quantised keys and values need flash attention").hint("leave --kv out"));
+    }
 
     let folder = tempfile::tempdir().map_err(Error::failed)?;
     let store = Arc::new(Store::new(folder.path().to_owned(), Bounds::default()));
     let (mut arms, models) = bench.arms(axis.as_ref(), &base, &store)?;
     let (prompts, tokens, runs) = bench.workload(axis.as_ref(), own_prompts, &arms[0])?;
+    if axis == Some(Axis::Cache) && prompts.iter().all(|prompt| prompt.document.is_empty()) {
+        return Err(Error::usage("documents are what is cached, and these prompts have none")
+            .hint("give --prompts some with \"document\", or leave --prompts and --kinds out"));
+    }
     let plan = Plan {
         prompts,
         runs: args.runs.map_or(runs, |runs| runs as usize),
@@ -69,6 +78,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let compares_models = args.models.len() > 1;
     let compares_answers = !args.no_quality && (compares_models || axis.as_ref().is_some_and(Axis::changes_answers));
     let checks = compares_answers.then(|| Checks::new(args.full));
+    if let (Some(_), Some(text)) = (&checks, &text) {
+        check_text(&arms, text)?;
+    }
     for arm in &mut arms {
         let mut longest = arm.longest(&plan.prompts)? + plan.tokens;
         if let Some(checks) = &checks {
@@ -92,7 +104,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     };
     bench.measure(&mut report, &mut arms, &plan, &store, checks.as_ref(), text.as_deref())?;
     bench.say(&report)?;
-    Ok(if report.stopped { ExitCode::from(Kind::Interrupted.exit_code()) } else { ExitCode::SUCCESS })
+    let interrupted = bench.interrupt.is_set();
+    Ok(if interrupted { ExitCode::from(Kind::Interrupted.exit_code()) } else { ExitCode::SUCCESS })
 }
 
 struct Bench<'a> {
@@ -107,7 +120,7 @@ impl<'a> Bench<'a> {
     fn new(args: &'a BenchArgs) -> Result<Self> {
         let terminal = Terminal::new(&args.ui);
         let interrupt = Interrupt::on_ctrl_c()?;
-        route_logs(if args.ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere });
+        route_logs(super::run::log_target(&args.ui)?);
         let paths = Paths::from_env()?;
         let registry = Registry::load(&paths.user_registry())?;
         Ok(Self { args, terminal, interrupt, paths, registry })
@@ -204,16 +217,17 @@ impl<'a> Bench<'a> {
     ) -> Result<(Vec<Prompt>, usize, usize)> {
         let args = self.args;
         let tokens = args.tokens as usize;
-        if let Some(own) = own {
-            let most = own.iter().filter_map(|prompt| prompt.max_tokens).max().unwrap_or(0);
-            let runs = own
-                .len()
-                .div_ceil(own.iter().map(|prompt| &prompt.kind).collect::<std::collections::HashSet<_>>().len());
-            return Ok((own, tokens.max(most), runs));
+        if let Some(mut own) = own {
+            own.iter_mut().for_each(|prompt| prompt.max_tokens = prompt.max_tokens.or(Some(tokens)));
+            let most = own.iter().filter_map(|prompt| prompt.max_tokens).max().unwrap_or(tokens);
+            // Each of them once.
+            let of_kind = |kind: &str| own.iter().filter(|prompt| prompt.kind == kind).count();
+            let runs = own.iter().map(|prompt| of_kind(&prompt.kind)).max().unwrap_or(1);
+            return Ok((own, most, runs));
         }
         let mut grid = args.grid.clone();
         grid.extend(args.depth.iter().map(|depth| (*depth as usize, tokens)));
-        if grid.is_empty() && axis == Some(&Axis::Cache) {
+        if grid.is_empty() && args.kinds.is_empty() && axis == Some(&Axis::Cache) {
             grid.push((DOCUMENT, DOCUMENT_TOKENS));
         }
         if !grid.is_empty() {
@@ -222,8 +236,7 @@ impl<'a> Bench<'a> {
             for (read, answer) in &grid {
                 let kind = format!("{read}x{answer}");
                 for number in 0..runs.min(8) {
-                    let prompt = workload::long(words_for(arm, *read)?, number, kind.clone());
-                    prompts.push(Prompt { max_tokens: Some(*answer), ..prompt });
+                    prompts.push(Prompt { max_tokens: Some(*answer), ..of_length(arm, *read, number, &kind)? });
                 }
             }
             return Ok((prompts, grid.iter().map(|(_, answer)| *answer).max().unwrap_or(tokens), runs));
@@ -275,9 +288,28 @@ impl<'a> Bench<'a> {
         report.rows = run_plan(arms, plan, store, &self.interrupt, &mut watch)?;
         drop(watch);
         report.arms = of_arms(arms, &report.rows);
-        report.stopped = self.interrupt.is_set();
-        let same_model = self.args.models.len() == 1;
-        if same_model && !report.stopped {
+        report.stopped = report.rows.len() < plan.answers(arms.len());
+        if !report.stopped {
+            let compared = self.compare_answers(report, arms, plan, checks, text);
+            report.stopped = self.interrupt.is_set();
+            // What Ctrl-C ends may call that a failure; the rows are good all the same.
+            if !report.stopped {
+                compared?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be known of answers beside how fast they came.
+    fn compare_answers(
+        &self,
+        report: &mut Report,
+        arms: &mut [Arm],
+        plan: &Plan,
+        checks: Option<&Checks>,
+        text: Option<&str>,
+    ) -> Result<()> {
+        if self.args.models.len() == 1 {
             let message = |id: &str| plan.prompts.iter().find(|prompt| prompt.id == id).map(Prompt::message);
             for at in 1..arms.len() {
                 let waiting = Waiting::new(&self.terminal, "comparing answers");
@@ -285,7 +317,7 @@ impl<'a> Bench<'a> {
                 report.arms[at].agreement = Some(with_first(arms, at, &report.rows, message, &self.interrupt)?);
             }
         }
-        if let Some(checks) = checks.filter(|_| !report.stopped) {
+        if let Some(checks) = checks {
             let waiting = Waiting::new(&self.terminal, "checking answers");
             let all = (checks.prompts().len() * arms.len()) as f32;
             let mut done = 0.0;
@@ -298,7 +330,6 @@ impl<'a> Bench<'a> {
             if let Some(all) = likelihoods(arms, text.unwrap_or(workload::SAMPLE), &self.interrupt)? {
                 report.arms.iter_mut().zip(all).for_each(|(arm, own)| arm.likelihood = Some(own));
             }
-            report.stopped = self.interrupt.is_set();
         }
         Ok(())
     }
@@ -322,13 +353,24 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Words of a document with which a prompt has about so many tokens.
-fn words_for(arm: &Arm, tokens: usize) -> Result<usize> {
+/// A prompt with a document, of about so many tokens in all.
+fn of_length(arm: &Arm, tokens: usize, number: usize, kind: &str) -> Result<Prompt> {
     const SAMPLE: usize = 400;
-    let length = |words: usize| arm.longest(&[workload::long(words, 0, String::new())]);
-    let (short, long) = (length(1)?, length(SAMPLE)?);
-    let a_word = (long - short) as f64 / (SAMPLE - 1) as f64;
-    Ok(((tokens.saturating_sub(short)) as f64 / a_word).round().max(1.0) as usize)
+    let prompt = |words: usize| workload::long(words, number, kind.to_owned());
+    let length = |words: usize| arm.longest(&[prompt(words)]);
+    let (least, sample) = (length(1)?, length(SAMPLE)?);
+    if least > tokens {
+        return Err(Error::usage(format!("{kind}: with {} a prompt has at least {least} tokens", arm.model.name))
+            .hint("ask for longer ones"));
+    }
+    let a_word = (sample - least) as f64 / (SAMPLE - 1) as f64;
+    let mut words = 1.0;
+    // The second time from near it: words are not all as long.
+    for _ in 0..2 {
+        words += (tokens as f64 - length(words as usize)? as f64) / a_word;
+        words = words.round().max(1.0);
+    }
+    Ok(prompt(words as usize))
 }
 
 /// A time for people.
@@ -361,9 +403,10 @@ struct Progress<'a> {
 }
 
 impl Watch for Progress<'_> {
-    fn row(&mut self, row: &Row, done: usize, of: usize, left: Duration) {
+    fn row(&mut self, row: &Row, done: usize, of: usize, left: Duration) -> ControlFlow<()> {
         let terminal = &self.bench.terminal;
-        let message = format!("{done} of {of}, {} left", rough(left));
+        let left = if done < of { format!(", {} left", rough(left)) } else { String::new() };
+        let message = format!("{done} of {of}{left}");
         if terminal.draws_progress() {
             let waiting = self.waiting.get_or_insert_with(|| Waiting::new(terminal, "measuring"));
             waiting.say(&message);
@@ -372,8 +415,12 @@ impl Watch for Progress<'_> {
             terminal.status(&message);
         }
         if self.bench.args.output == BenchFormat::Jsonl {
-            // A reader that went away is found out at the end.
-            let _ = output::print(&format!("{}\n", output::json_line(&json!(row))));
+            // Nobody waits for the rest; what else went wrong is said when the report cannot be written either.
+            let printed = output::print_to(&format!("{}\n", output::json_line(&json!(row))));
+            if !matches!(printed, Ok(Reader::There)) {
+                return ControlFlow::Break(());
+            }
         }
+        ControlFlow::Continue(())
     }
 }

@@ -307,8 +307,12 @@ impl Context for ScriptedContext {
             return Err(EngineError::Full { n_ctx: self.settings.n_ctx });
         }
         let until = Instant::now() + Duration::from_millis(self.model.script.row_ms * rows.len() as u64);
-        while !self.settings.cancel.load(Ordering::Relaxed) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.settings.cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(1)));
         }
         if self.settings.cancel.load(Ordering::Relaxed) {
             return Err(EngineError::Aborted);

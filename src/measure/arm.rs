@@ -172,7 +172,8 @@ impl Arm {
         let before = peak.bytes();
         let text =
             "The quick brown fox jumps over the lazy dog, again and again, until both are tired of it. ".repeat(4);
-        let prompt = self.speaker.plain_prompt(&text);
+        // As a chat: a text of its own may end at once, and say nothing of decoding.
+        let (prompt, _) = self.tokens(&text)?;
         let answer = self.generate(prompt, WARM_UP, &Sampling::greedy())?.answer;
         if self.setting.drafting == Drafting::Policy {
             for _ in 0..2 {
@@ -184,8 +185,9 @@ impl Arm {
         let draft = self.setting.drafting.wants_model() || self.setting.drafting == Drafting::Policy;
         let draft = self.model.draft.as_ref().filter(|_| draft).map_or(Some(0), |draft| draft.memory);
         self.memory = grown.and_then(|own| Some(own + self.model.memory? + draft?));
-        let rates = (answer.timings.prefill_rate(), answer.timings.decode_rate(answer.tokens.len()));
-        Ok((rates.0.unwrap_or(1.0), rates.1.unwrap_or(1.0)))
+        let prefill = answer.timings.prefill_rate().unwrap_or(1.0);
+        // Who has nothing to say takes no steps.
+        Ok((prefill, answer.timings.decode_rate(answer.tokens.len()).unwrap_or(prefill)))
     }
 
     /// The tokens of a prompt, and where it is likely to be parted from.

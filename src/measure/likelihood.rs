@@ -21,21 +21,28 @@ struct Reading {
     comparable: bool,
 }
 
-/// What each arm says of `text`, beside the first arm where the vocabularies agree. Nothing where Ctrl-C ends it.
+/// Whether there is something to compare on.
 ///
 /// # Errors
-/// Engine failures; a text of fewer than two tokens.
+/// A text of fewer than two tokens.
+pub fn check_text(arms: &[Arm], text: &str) -> Result<()> {
+    if arms.iter().any(|arm| arm.plain(text).len() < 2) {
+        return Err(Error::usage("the text is too short to compare likelihoods on").hint("give --text a longer one"));
+    }
+    Ok(())
+}
+
+/// What each arm says of a text that passed [`check_text`], beside the first arm where the vocabularies agree. Nothing
+/// where Ctrl-C ends it.
+///
+/// # Errors
+/// Engine failures.
 pub fn of_arms(arms: &[Arm], text: &str, interrupt: &Interrupt) -> Result<Option<Vec<Likelihood>>> {
     let mut readings: Vec<Reading> = arms.iter().map(|arm| reading(arm, text)).collect::<Result<_>>()?;
     let first = readings[0].tokens.clone();
     let vocabulary = arms[0].vocab().len();
     for (reading, arm) in readings.iter_mut().zip(arms) {
         reading.comparable = reading.tokens == first && arm.vocab().len() == vocabulary;
-        if reading.tokens.len() < 2 {
-            return Err(
-                Error::usage("the text is too short to compare likelihoods on").hint("give --text a longer one")
-            );
-        }
     }
     let longest = readings.iter().map(|reading| reading.tokens.len()).max().unwrap_or(0);
     let step = readings.iter().map(|reading| reading.context.capabilities().max_logits).min().unwrap_or(1);

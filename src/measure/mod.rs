@@ -28,7 +28,7 @@ pub use axis::Axis;
 pub use check::Checks;
 pub use drafting::Drafting;
 pub use figures::{kinds, of_arms};
-pub use likelihood::of_arms as likelihoods;
+pub use likelihood::{check_text, of_arms as likelihoods};
 pub use report::*;
 pub use run::{Plan, Rates, Watch, run, warm_up};
 pub use table::{Style, tables};

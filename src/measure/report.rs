@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::quality::Finding;
 use super::stats::{Ratio, Summary, Verdict};
+use crate::generate::Finish;
 
 /// Everything that was measured. The rows are raw; all else follows from them.
 #[derive(Clone, Debug, Serialize)]
@@ -86,7 +87,7 @@ pub struct KindReport {
 /// A figure beside that of the first arm, pair by pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct RatioReport {
-    /// `decode`, `prefill`, `ttft`, `itl`, `total`.
+    /// `decode`, `prefill`, `ttft`, `total`.
     pub figure: &'static str,
     #[serde(flatten)]
     pub ratio: Ratio,
@@ -173,7 +174,7 @@ pub struct Row {
     /// Between moments at which tokens appeared.
     pub itl_ms: Vec<f64>,
     pub joules: Option<f64>,
-    pub finish: crate::generate::Finish,
+    pub finish: Finish,
     pub speculation: Option<DraftReport>,
     pub answer: String,
     /// Its tokens.
@@ -182,9 +183,15 @@ pub struct Row {
 }
 
 impl Row {
-    /// Tokens a second, of those behind the first one.
+    /// Tokens a second, of those behind the first one; the one that ended the answer took its time too.
     pub fn decode(&self) -> Option<f64> {
-        (self.tokens > 1 && self.decode_ms > 0.0).then(|| (self.tokens - 1) as f64 / self.decode_ms * 1e3)
+        let tokens = (self.tokens + usize::from(self.finished())).saturating_sub(1);
+        (tokens > 0 && self.decode_ms > 0.0).then(|| tokens as f64 / self.decode_ms * 1e3)
+    }
+
+    /// Whether the answer came to its own end.
+    pub fn finished(&self) -> bool {
+        self.finish == Finish::Stop
     }
 
     /// Tokens a second, of a prompt that was read whole.

@@ -1,12 +1,12 @@
 //! The runs: every prompt to every arm, interleaved, in another order each time.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::arm::{Arm, Sample};
 use super::report::{DraftReport, Row};
 use super::workload::Prompt;
 use crate::error::Result;
-use crate::generate::Finish;
 use crate::generate::draft::Speculation;
 use crate::interrupt::Interrupt;
 use crate::prefix::Store;
@@ -22,9 +22,11 @@ pub struct Plan {
     pub sampling: Sampling,
 }
 
-/// Told after each answer: how many of how many are done, and how long the rest is expected to take.
+/// Told after each answer: how many of how many are done, and how long the rest is expected to take. May end it there.
 pub trait Watch {
-    fn row(&mut self, _row: &Row, _done: usize, _of: usize, _left: Duration) {}
+    fn row(&mut self, _row: &Row, _done: usize, _of: usize, _left: Duration) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// Tokens a second of prefill and of decode.
@@ -82,7 +84,7 @@ pub fn warm_up(arms: &mut [Arm], interrupt: &Interrupt) -> Result<Option<Vec<Rat
     Ok(Some(rates))
 }
 
-/// Runs it. Ctrl-C ends it: the rows so far are good.
+/// Runs it. Ctrl-C or who watches may end it: the rows so far are good.
 ///
 /// # Errors
 /// What an arm reports.
@@ -111,7 +113,9 @@ pub fn run(
             measured += began.elapsed();
             rows.push(row);
             let left = measured.div_f64(rows.len() as f64).mul_f64((of - rows.len()) as f64);
-            watch.row(&rows[rows.len() - 1], rows.len(), of, left);
+            if watch.row(&rows[rows.len() - 1], rows.len(), of, left).is_break() {
+                return Ok(rows);
+            }
         }
     }
     Ok(rows)
@@ -154,13 +158,6 @@ fn drafts(own: &Speculation) -> DraftReport {
         draft_ms: ms(own.draft),
         verify_ms: ms(own.verify),
         policy_ms: ms(own.policy),
-    }
-}
-
-impl Row {
-    /// Whether the answer was whole.
-    pub fn finished(&self) -> bool {
-        self.finish == Finish::Stop
     }
 }
 

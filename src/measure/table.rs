@@ -47,12 +47,9 @@ fn head(report: &Report) -> String {
     }
     let memory = machine.memory_bytes.map_or_else(String::new, |bytes| format!(", {:.0} GB", bytes as f64 / 1e9));
     let cpu = if machine.cpu.is_empty() { "unknown CPU" } else { &machine.cpu };
-    let cores = if machine.physical_cores == 1 { "core" } else { "cores" };
-    let _ = writeln!(
-        text,
-        "{cpu}, {} {cores}{memory}; {} threads; qchat {}, {}",
-        machine.physical_cores, machine.threads, report.version, report.engine
-    );
+    let count = |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
+    let (cores, threads) = (count(machine.physical_cores, "core"), count(machine.threads, "thread"));
+    let _ = writeln!(text, "{cpu}, {cores}{memory}; {threads}; qchat {}, {}", report.version, report.engine);
     if report.stopped {
         let _ = writeln!(text, "Stopped early: only what was measured until then.");
     }

@@ -1,5 +1,6 @@
 //! What is asked: prompts of several kinds, prompts of a given length, prompts whose answers can be checked.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -87,6 +88,13 @@ pub fn from_file(path: &Path) -> Result<Vec<Prompt>> {
         Ok(prompt)
     };
     let prompts = lines.map(prompt).collect::<Result<Vec<_>>>()?;
+    // Answers are paired by the ids of their prompts.
+    let mut ids = HashSet::new();
+    if let Some(twice) = prompts.iter().find(|prompt| !ids.insert(prompt.id.as_str())) {
+        return Err(
+            Error::usage(format!("{name} has two prompts with the id '{}'", twice.id)).hint("give one another id")
+        );
+    }
     if prompts.is_empty() {
         return Err(Error::usage(format!("{name} has no prompts")).hint("one a line, or JSON objects with \"prompt\""));
     }
@@ -142,7 +150,7 @@ pub fn long(words: usize, number: usize, kind: String) -> Prompt {
         }
     }
     let cut = document.split_inclusive(' ').take(words).collect::<String>();
-    let prompt = "Summarise what happened, and who did most of it.".to_owned();
+    let prompt = "Summarise what happened.".to_owned();
     Prompt { id: format!("{kind}-{}", number + 1), kind, prompt, document: cut, max_tokens: None, checks: Vec::new() }
 }
 
@@ -180,7 +188,8 @@ mod tests {
         let prompts = from_file(&path).unwrap();
         let own: Vec<_> = prompts.iter().map(|p| (p.id.as_str(), p.prompt.as_str())).collect();
         assert_eq!(own, [("own-1", "Why?"), ("k-3", "How?")]);
-        for (text, says) in [("{\"pompt\": 1}", "line 1"), ("\n", "no prompts")] {
+        let twice = "{\"prompt\": \"a\", \"id\": \"own-2\"}\nb\n";
+        for (text, says) in [("{\"pompt\": 1}", "line 1"), ("\n", "no prompts"), (twice, "the id 'own-2'")] {
             std::fs::write(&path, text).unwrap();
             assert!(from_file(&path).unwrap_err().to_string().contains(says), "{text}");
         }

@@ -160,11 +160,27 @@ fn help(error: &clap::Error) {
 /// # Errors
 /// When stdout cannot be written to, except for a closed pipe.
 pub fn print(text: &str) -> Result<()> {
+    print_to(text).map(|_| ())
+}
+
+/// The same; answers whether somebody is still there.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_to(text: &str) -> Result<Reader> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(cannot_write(&error)),
     }
+}
+
+/// Who reads stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    There,
+    Gone,
 }
 
 /// The same for text that somebody else wrote: a terminal gets no control sequences.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::cli::{OutputFormat, RunArgs};
+use crate::cli::{OutputFormat, RunArgs, UiArgs};
 use crate::engine::llama::{LogTo, route_logs};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -25,7 +25,7 @@ use crate::ui::output::Terminal;
 pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
     let interrupt = Interrupt::on_ctrl_c()?;
-    route_logs(log_target(&args)?);
+    route_logs(log_target(&args.ui)?);
     let paths = Paths::from_env()?;
     let settings = Settings::new(args, paths)?;
     let registry = Registry::load(&settings.paths.user_registry())?;
@@ -84,12 +84,13 @@ fn gather(settings: &Settings, terminal: &Terminal, interrupt: &Interrupt, reads
     Ok(prompt)
 }
 
-fn log_target(args: &RunArgs) -> Result<LogTo> {
-    if let Some(path) = &args.ui.log {
+/// Where llama.cpp's log goes.
+pub(super) fn log_target(ui: &UiArgs) -> Result<LogTo> {
+    if let Some(path) = &ui.log {
         let file = std::fs::File::create(path);
         let file =
             file.map_err(|error| Error::usage(format!("the log {} cannot be written: {error}", path.display())))?;
         return Ok(LogTo::File(file));
     }
-    Ok(if args.ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere })
+    Ok(if ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere })
 }
