@@ -11,6 +11,8 @@ mod talks;
 mod answers;
 #[path = "suite/bad_input.rs"]
 mod bad_input;
+#[path = "suite/bench.rs"]
+mod bench;
 #[path = "suite/cache_commands.rs"]
 mod cache_commands;
 #[path = "suite/chats.rs"]

@@ -183,15 +183,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Tokens a second, of those behind the first one; the one that ended the answer took its time too.
+    /// Tokens a second, of those behind the first one.
     pub fn decode(&self) -> Option<f64> {
-        let tokens = (self.tokens + usize::from(self.finished())).saturating_sub(1);
-        (tokens > 0 && self.decode_ms > 0.0).then(|| tokens as f64 / self.decode_ms * 1e3)
-    }
-
-    /// Whether the answer came to its own end.
-    pub fn finished(&self) -> bool {
-        self.finish == Finish::Stop
+        (self.tokens > 1 && self.decode_ms > 0.0).then(|| (self.tokens - 1) as f64 / self.decode_ms * 1e3)
     }
 
     /// Tokens a second, of a prompt that was read whole.

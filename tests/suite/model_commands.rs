@@ -405,7 +405,7 @@ fn completions_are_what_each_shell_reads() {
     ] {
         let text = script(shell);
         assert!(text.contains(word), "{shell}");
-        for command in ["run", "pull", "list", "show", "rm", "chats", "cache", "completions"] {
+        for command in ["run", "pull", "list", "show", "rm", "chats", "cache", "bench", "completions"] {
             assert!(text.contains(command), "{shell}: {command}");
         }
         let Some(check) = check.filter(|check| has(check.split(' ').next().unwrap())) else { continue };
