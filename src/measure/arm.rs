@@ -58,6 +58,7 @@ pub struct Draft {
 /// A model that was loaded.
 pub struct InMemory {
     pub model: Arc<dyn Model>,
+    /// Until there was a context too.
     pub load_ms: f64,
     /// Bytes that it added to this process once all of it was used.
     pub memory: Option<u64>,
@@ -72,9 +73,9 @@ pub fn load(path: &Path, settings: &LoadSettings, progress: LoadProgress) -> Res
     let before = peak.bytes();
     let began = Instant::now();
     let model = engine::open(path, settings, progress)?;
-    let load_ms = began.elapsed().as_secs_f64() * 1e3;
     let settings = ContextSettings { n_ctx: 256, sequences: 1, threads: 1, cancel: Arc::default() };
     let mut context = Arc::clone(&model).context(&settings)?;
+    let load_ms = began.elapsed().as_secs_f64() * 1e3;
     context.eval(&[Row { seq: 0, token: Token(0), pos: 0, want_logits: true }])?;
     drop(context);
     let memory = before.and_then(|before| Some(peak.bytes()?.saturating_sub(before)));
@@ -280,6 +281,11 @@ impl Arm {
             ContextSettings { n_ctx, sequences: 1, threads: self.setting.threads, cancel: self.interrupt.flag() };
         let model = Arc::clone(self.speaker.session().model());
         model.context(&settings).map_err(Error::failed)
+    }
+
+    /// The tokens that the model was trained for.
+    pub fn most_context(&self) -> usize {
+        self.speaker.session().max_context()
     }
 
     pub fn vocab(&self) -> &dyn Vocab {

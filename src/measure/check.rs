@@ -22,8 +22,14 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// All of them, or the first few of each kind with shorter answers.
-    pub fn new(full: bool) -> Self {
+    /// Those of somebody's own prompts that say what an answer must be; nothing where none does.
+    pub fn of(prompts: &[Prompt]) -> Option<Self> {
+        let prompts: Vec<Prompt> = prompts.iter().filter(|prompt| !prompt.checks.is_empty()).cloned().collect();
+        (!prompts.is_empty()).then_some(Self { prompts })
+    }
+
+    /// All that are built in, or the first few of each kind with shorter answers.
+    pub fn usual(full: bool) -> Self {
         let mut prompts = checked();
         if !full {
             let mut seen: Vec<String> = Vec::new();

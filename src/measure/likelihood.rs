@@ -64,7 +64,7 @@ pub fn of_arms(arms: &[Arm], text: &str, interrupt: &Interrupt) -> Result<Option
 
 fn reading(arm: &Arm, text: &str) -> Result<Reading> {
     let mut tokens = arm.plain(text);
-    tokens.truncate(MOST);
+    tokens.truncate(MOST.min(arm.most_context().saturating_sub(1)));
     let mut bytes = Vec::new();
     tokens.iter().skip(1).for_each(|token| arm.vocab().piece(*token, &mut bytes));
     let context = arm.context(tokens.len() + 1)?;

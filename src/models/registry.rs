@@ -54,6 +54,13 @@ pub struct Entry {
     pub sources: Vec<Source>,
 }
 
+impl Entry {
+    /// The named template in place of the file's own, or for a file that has none.
+    pub fn named_template(&self, file_has_one: bool) -> Option<String> {
+        self.template.clone().or_else(|| self.fallback_template.clone().filter(|_| !file_has_one))
+    }
+}
+
 /// The maker's sampling settings.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]

@@ -109,9 +109,8 @@ impl Loader<'_> {
         })?;
         let model = model.with_layout(way.layout);
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: way.threads };
-        let own = model.chat_template().is_some();
-        let named = |entry: &'_ Entry| entry.template.clone().or(entry.fallback_template.clone().filter(|_| !own));
-        let template = resolved.entry.as_ref().and_then(named);
+        let has_one = model.chat_template().is_some();
+        let template = resolved.entry.as_ref().and_then(|entry| entry.named_template(has_one));
         let trained = model.trained_context();
         if let Some(asked) = self.settings.n_ctx.filter(|asked| *asked > trained) {
             self.terminal
