@@ -9,10 +9,10 @@ pub const MOST_DRAFTED: usize = 16;
 
 /// Chat with GGUF models: in a terminal, through a pipe, in a script.
 #[derive(Debug, Parser)]
-#[command(name = "qchat", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "qchat", version, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +35,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// What models and settings do here, side by side: speed and quality, p50 and p95
     Bench(Box<BenchArgs>),
+    /// Each setting in force, and where it came from
+    Config(ConfigArgs),
     /// Completions for a shell, or the man page, on stdout
     Completions(CompletionsArgs),
 }
@@ -148,6 +150,10 @@ pub struct RunArgs {
     /// Do not read stdin
     #[arg(long, hide_short_help = true)]
     pub no_stdin: bool,
+
+    /// Fetch a model that is not here without asking
+    #[arg(short, long, hide_short_help = true)]
+    pub yes: bool,
 
     /// Say after each answer what it cost
     #[arg(long)]
@@ -404,6 +410,16 @@ pub enum BenchFormat {
     Jsonl,
     /// Tables for a document
     Markdown,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// What stdout gets
+    #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
+
+    #[command(flatten)]
+    pub ui: UiArgs,
 }
 
 #[derive(Debug, Args)]

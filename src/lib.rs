@@ -56,7 +56,11 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ui::output::clap_error(&error),
     };
-    match commands::run(cli, began) {
+    let done = commands::run(cli, began);
+    if let Some(code) = interrupt::ending() {
+        return ExitCode::from(code);
+    }
+    match done {
         Ok(code) => code,
         Err(error) => {
             ui::output::report(&error);

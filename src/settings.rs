@@ -140,6 +140,8 @@ pub struct Settings {
     pub prompt: Option<String>,
     pub files: Vec<PathBuf>,
     pub reads_stdin: bool,
+    /// A model that nobody named is fetched without asking.
+    pub yes: bool,
     /// Typed or from the environment; text, `@FILE` already read.
     pub system: Option<String>,
     /// From config.toml: below the model's entry.
@@ -232,6 +234,7 @@ impl Settings {
             prompt: (!args.prompt.is_empty()).then_some(prompt),
             files: args.files,
             reads_stdin: !args.no_stdin,
+            yes: args.yes,
             system,
             config_system: config.system,
             stops: args.stop.into_iter().filter(|stop| !stop.is_empty()).collect(),

@@ -41,6 +41,8 @@ mod draft_policy;
 mod drafts;
 #[path = "suite/engine.rs"]
 mod engine;
+#[path = "suite/first_run.rs"]
+mod first_run;
 #[path = "suite/hybrid.rs"]
 mod hybrid;
 #[path = "suite/model_commands.rs"]
@@ -75,6 +77,8 @@ mod pty;
 mod regressions;
 #[path = "suite/repl.rs"]
 mod repl;
+#[path = "suite/repl_editing.rs"]
+mod repl_editing;
 #[path = "suite/repl_keys.rs"]
 mod repl_keys;
 #[path = "suite/repl_stops.rs"]

@@ -4,6 +4,7 @@ mod bench;
 mod cache;
 mod chats;
 mod completions;
+mod config;
 mod doctor;
 mod list;
 mod pull;
@@ -11,6 +12,7 @@ mod rm;
 mod run;
 mod show;
 mod tuning;
+mod welcome;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -23,7 +25,8 @@ use crate::error::Result;
 /// # Errors
 /// What the command reports; the caller prints it.
 pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
-    match cli.command {
+    let Some(command) = cli.command else { return welcome::run() };
+    match command {
         Command::Run(args) => run::run(*args, began),
         Command::Pull(args) => pull::run(&args),
         Command::List(args) => list::run(&args),
@@ -33,6 +36,7 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Cache(args) => cache::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
 }

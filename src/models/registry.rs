@@ -59,6 +59,11 @@ impl Entry {
     pub fn named_template(&self, file_has_one: bool) -> Option<String> {
         self.template.clone().or_else(|| self.fallback_template.clone().filter(|_| !file_has_one))
     }
+
+    /// Bytes of its files, where a source says so.
+    pub fn bytes(&self) -> Option<u64> {
+        self.sources.iter().map(Source::bytes).find(|bytes| *bytes > 0)
+    }
 }
 
 /// The maker's sampling settings.

@@ -9,6 +9,11 @@ pub enum Slash<'a> {
     Clear,
     Retry,
     Undo,
+    /// A message from the editor: the last one, or a new one.
+    Edit(Option<&'a str>),
+    /// A file before the next message, or with this one.
+    File(Option<&'a str>),
+    Copy,
     /// A setting and its value.
     Set(Option<(&'a str, &'a str)>),
     Show,
@@ -27,12 +32,15 @@ pub enum Slash<'a> {
 }
 
 /// Name, arguments, what it does.
-pub const COMMANDS: [(&str, &str, &str); 14] = [
+pub const COMMANDS: [(&str, &str, &str); 17] = [
     ("/help", "", "this list"),
     ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
     ("/clear", "", "forget the talk, keep the system prompt"),
     ("/retry", "", "answer the last message again, with another seed"),
     ("/undo", "", "take the last message and its answer back"),
+    ("/edit", "[new]", "change the last message in $EDITOR and ask again, or write a new one"),
+    ("/file", "PATH [QUESTION]", "put a file before the question, or before the next message"),
+    ("/copy", "", "put the last answer into the clipboard"),
     (
         "/set",
         "[NAME VALUE]",
@@ -68,6 +76,9 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
         "clear" => Slash::Clear,
         "retry" => Slash::Retry,
         "undo" => Slash::Undo,
+        "edit" => Slash::Edit(argument),
+        "file" => Slash::File(argument),
+        "copy" => Slash::Copy,
         "set" => Slash::Set(
             argument.map(|text| text.split_once(char::is_whitespace).map_or((text, ""), |(n, v)| (n, v.trim()))),
         ),

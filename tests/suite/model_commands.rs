@@ -461,6 +461,7 @@ fn the_man_page_has_every_command_and_is_rendered_without_a_complaint() {
         "QCHAT CACHE CLEAR",
         "QCHAT DOCTOR",
         "QCHAT BENCH",
+        "QCHAT CONFIG",
         "QCHAT COMPLETIONS",
     ];
     assert_eq!(sections, expected, "{rendered}");

@@ -106,14 +106,23 @@ impl Pty {
 
     /// SIGINT, as from `kill`.
     pub fn interrupt(&self) {
-        let pid = self.child.process_id().unwrap().to_string();
-        assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        Self::signal(self.pid(), "INT");
+    }
+
+    /// The program's process.
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().unwrap()
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(pid: u32, name: &str) {
+        let sent = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+        assert!(sent.unwrap().success(), "kill -{name} {pid}");
     }
 
     /// SIGKILL, as when the machine takes the memory back: nothing can be done about it.
     pub fn kill(mut self) {
-        let pid = self.child.process_id().unwrap().to_string();
-        assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        Self::signal(self.pid(), "KILL");
         let _ = self.child.wait();
     }
 

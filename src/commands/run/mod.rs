@@ -15,12 +15,12 @@ use crate::cli::{OutputFormat, RunArgs, UiArgs};
 use crate::engine::llama::{LogTo, route_logs};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::models::{Registry, Resolver};
+use crate::models::{Registry, Resolver, Target};
 use crate::paths::Paths;
 use crate::prefix::Store;
 use crate::settings::{Settings, WhichChat};
 use crate::ui::input;
-use crate::ui::output::Terminal;
+use crate::ui::output::{Terminal, size};
 
 pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -47,6 +47,9 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let name = resolver.default_name(named);
     // An unknown name is said before anybody waits for a pipe.
     let target = resolver.target(&name)?;
+    if named.is_none() && !settings.yes {
+        offer(&resolver, &target, stdin_is_terminal)?;
+    }
     let store = settings.cache.map(|bounds| Arc::new(Store::new(settings.paths.prefixes(), bounds)));
     let loader = load::Loader { resolver, settings: &settings, terminal, interrupt: &interrupt, store, began };
 
@@ -63,6 +66,23 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     }
     let prompt = gather(&settings, &terminal, &interrupt, reads_stdin)?;
     once::run(&loader, &target, prompt)
+}
+
+/// Asks before a model is fetched that nobody named.
+fn offer(resolver: &Resolver, target: &Target, asks: bool) -> Result<()> {
+    let Target::Entry(entry) = target else { return Ok(()) };
+    if resolver.here(target)?.is_some() {
+        return Ok(());
+    }
+    let size = entry.bytes().map_or_else(String::new, |bytes| format!(" ({})", size(bytes)));
+    let command = format!("`qchat run {}` begins with a small one, `qchat list` shows others", entry.name);
+    if !asks {
+        return Err(Error::usage("no model is here, and none is named").hint(command));
+    }
+    if input::confirms(&format!("no model is here yet: fetch {}{size}?", entry.name))? {
+        return Ok(());
+    }
+    Err(Error::usage("there is no model to talk with").hint(command))
 }
 
 /// stdin, then files, then the command line.

@@ -7,7 +7,9 @@ use crate::chat::{Event, Role};
 use crate::cli::{self, Visibility};
 use crate::error::{Error, Result};
 use crate::models::DraftWish;
+use crate::paths::expand_home;
 use crate::ui::slash::{self, Slash};
+use crate::ui::{clipboard, editor, input, output};
 
 /// The least that `/set context` takes, as `--ctx` does.
 const LEAST_CONTEXT: usize = 16;
@@ -60,6 +62,9 @@ impl Talk<'_> {
                 }
                 None => self.reply("there is nothing to undo"),
             },
+            Slash::Edit(what) => self.edit(*what)?,
+            Slash::File(what) => self.file(*what)?,
+            Slash::Copy => self.copy()?,
             Slash::Set(None) | Slash::Show => self.show(),
             Slash::Set(Some((name, value))) => self.set(name, value)?,
             Slash::Stats => match &self.last {
@@ -83,6 +88,56 @@ impl Talk<'_> {
             }
             Slash::Quit => {}
         }
+        Ok(())
+    }
+
+    /// The last message, changed and asked again, or a new one.
+    fn edit(&mut self, what: Option<&str>) -> Result<()> {
+        let last = self.conversation.messages().iter().rfind(|message| message.role == Role::User);
+        let last = match what {
+            None => last.map(|message| message.content.clone()),
+            Some("new") => None,
+            Some(word) => return Err(Error::usage(format!("/edit {word}: /edit or /edit new is meant"))),
+        };
+        let Some(message) = editor::edit(last.as_deref().unwrap_or_default())? else {
+            self.reply("(nothing changed)");
+            return Ok(());
+        };
+        if last.is_some() {
+            self.conversation.undo();
+            self.happened(Event::Undo);
+        }
+        for (number, line) in message.lines().enumerate() {
+            self.say(&if number == 0 { format!(">>> {line}") } else { line.to_owned() });
+        }
+        self.ask(message)
+    }
+
+    /// A file before a question.
+    fn file(&mut self, what: Option<&str>) -> Result<()> {
+        let Some(what) = what else {
+            return Err(Error::usage("which file?").hint("/file PATH, or /file PATH QUESTION"));
+        };
+        // A path may have spaces where all of it is one.
+        let (path, question) = match what.split_once(char::is_whitespace) {
+            Some((path, question)) if !expand_home(what).exists() => (path, question.trim()),
+            _ => (what, ""),
+        };
+        let text = input::read_file(&expand_home(path))?;
+        let size = output::count(text.lines().count(), "line");
+        self.documents.push(text);
+        if question.is_empty() {
+            self.reply(&format!("{path} ({size}) goes before the next message"));
+            return Ok(());
+        }
+        self.ask(question.to_owned())
+    }
+
+    fn copy(&self) -> Result<()> {
+        let last = self.conversation.messages().iter().rfind(|message| message.role == Role::Assistant);
+        let Some(answer) = last else { return Err(Error::usage("nothing was answered yet")) };
+        let how = clipboard::copy(&answer.content, self.terminal().stderr).map_err(Error::failed)?;
+        self.reply(&format!("copied ({how}, {})", output::count(answer.content.chars().count(), "character")));
         Ok(())
     }
 

@@ -18,8 +18,10 @@ use crate::chat::{Conversation, Event, Message, Opened, Role};
 use crate::cli::{OutputFormat, Visibility};
 use crate::error::{Error, Kind, Result};
 use crate::generate::{Answer, Finish, Fitted, TurnSettings};
+use crate::interrupt;
 use crate::models::{DraftWish, Target};
 use crate::settings::SamplingLayers;
+use crate::ui::input;
 use crate::ui::output::{AnswerSink, Terminal, report as report_error};
 use crate::ui::repl::{Input, Lines};
 use crate::ui::slash::{self, Slash};
@@ -48,6 +50,7 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
         told_spared: false,
         last: None,
         kept: Kept::new(chat),
+        documents: Vec::new(),
     };
     talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
     if let Some(past) = past {
@@ -88,6 +91,8 @@ struct Talk<'a> {
     /// The last answer, and when it was asked for.
     last: Option<(Answer, Instant)>,
     kept: Kept,
+    /// Files that go before the next message.
+    documents: Vec<String>,
 }
 
 impl Talk<'_> {
@@ -121,7 +126,10 @@ impl Talk<'_> {
 
     fn until_left(&mut self, lines: &mut Lines) -> Result<()> {
         loop {
-            let input = lines.read()?;
+            if interrupt::ending().is_some() {
+                return Ok(());
+            }
+            let input = interrupt::at_rest(|| lines.read())?;
             // A Ctrl-C that came before what is to be done now is not meant for it.
             self.loader.interrupt.take();
             let Some(done) = (match input {
@@ -159,6 +167,8 @@ impl Talk<'_> {
     }
 
     fn ask(&mut self, message: String) -> Result<()> {
+        let documents = std::mem::take(&mut self.documents);
+        let message = if documents.is_empty() { message } else { input::join(documents.into_iter().chain([message])) };
         let message = Message::new(Role::User, message);
         self.asked(&message);
         self.conversation.push(message);
