@@ -17,6 +17,8 @@ mod bench;
 mod cache_commands;
 #[path = "suite/chats.rs"]
 mod chats;
+#[path = "suite/doctor.rs"]
+mod doctor;
 #[path = "suite/download_faults.rs"]
 mod download_faults;
 #[path = "suite/download_faults_names.rs"]

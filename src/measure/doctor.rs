@@ -172,15 +172,19 @@ fn quantise(own: &Evidence) -> Option<Verdict> {
 fn cache(own: &Evidence) -> Option<Verdict> {
     let talks = &own.talks;
     let share = talks.reading(own.speed)?;
+    let count = |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
     let (seconds, times) = own.spared;
-    let saved =
-        if times > 0 { format!("; it has saved {seconds:.0} s in {times} answers so far") } else { String::new() };
+    let saved = if times > 0 {
+        format!("; it has saved {seconds:.0} s in {} so far", count(times as usize, "answer"))
+    } else {
+        String::new()
+    };
     let pays =
         if share > 0.5 { "the prefix cache is what pays" } else { "the prefix cache helps less than faster steps" };
     let says = format!(
-        "in {} saved chats with {} answers, reading would be {:.0} % of the time if nothing were kept: {pays}{saved}",
-        talks.chats,
-        talks.answers,
+        "in {} with {}, reading would be {:.0} % of the time if nothing were kept: {pays}{saved}",
+        count(talks.chats, "saved chat"),
+        count(talks.answers, "answer"),
         share * 100.0
     );
     Some(Verdict { about: "cache", says })

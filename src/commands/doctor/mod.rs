@@ -11,7 +11,7 @@ use sheet::Sheet;
 
 use crate::cli::{DoctorArgs, ListFormat};
 use crate::engine::llama::{self, LogTo, route_logs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
 use crate::measure::machine::{bandwidth, disk, features};
@@ -33,6 +33,9 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let mut doctor = Doctor { args, terminal, interrupt, paths: &paths, resolver, threads, sheet: Sheet::default() };
     doctor.build();
     let bandwidth = doctor.machine();
+    if doctor.interrupt.is_set() {
+        return Err(Error::interrupted());
+    }
     if let Some(target) = target {
         doctor.model(&target, bandwidth)?;
     }

@@ -17,7 +17,7 @@ use crate::models::fetch::{Fetcher, Only};
 use crate::models::{self, DraftWish, Entry, Needs, Resolved, Resolver, Target};
 use crate::prefix::Store;
 use crate::settings::{Settings, physical_cores};
-use crate::ui::output::Terminal;
+use crate::ui::output::{Terminal, count};
 use crate::ui::progress::{Downloads, Waiting};
 
 /// Memory is planned for a context of at least so many tokens.
@@ -162,10 +162,12 @@ impl Loader<'_> {
         });
         let repack = settings.repack.unwrap_or(tuned.map_or(talk, |tuned| tuned.repack));
         let flash = settings.flash_attention.or(tuned.map(|tuned| tuned.flash_attention)).unwrap_or(true);
+        let flash = flash || settings.kv != KvType::F16;
         let threads = settings.threads.or(tuned.map(|tuned| tuned.threads)).unwrap_or_else(physical_cores);
         if let Some(tuned) = tuned {
             self.terminal.detail(&format!(
-                "tuned: {threads} threads, weights {}, flash attention {} ({:.1} t/s in `doctor --tune`)",
+                "tuned: {}, weights {}, flash attention {} ({:.1} t/s in `doctor --tune`)",
+                count(threads, "thread"),
                 if repack { "rearranged" } else { "as stored" },
                 if flash { "on" } else { "off" },
                 tuned.speed.decode(),
@@ -173,7 +175,7 @@ impl Loader<'_> {
         }
         Way {
             load: LoadSettings { gpu_layers: settings.gpu_layers, repack },
-            layout: KvLayout { kv: settings.kv, flash_attention: flash || settings.kv != KvType::F16 },
+            layout: KvLayout { kv: settings.kv, flash_attention: flash },
             threads,
         }
     }
