@@ -567,7 +567,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (&["--prompts", &wrong], 2, &["line 2", "question"]),
         (&["--prompts", &twice], 2, &["'own-2'", "another id"]),
         (&["--prompts", "/no/file"], 2, &["/no/file cannot be read"]),
-        (&["--text", "/no/file"], 2, &["--text cannot be read"]),
+        (&["--text", "/no/file"], 2, &["/no/file cannot be read"]),
         (&["--html", &missing], 2, &[&missing, "cannot be written"]),
         (&["--log", &missing], 2, &[&missing, "cannot be written"]),
     ] {

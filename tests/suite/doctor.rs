@@ -319,7 +319,7 @@ fn tuning_tries_what_can_be_chosen_and_keeps_it() {
     edit(&tuned(&sandbox), |kept| kept["tuned"]["repacked"]["threads"] = json!(3));
     edit(&tuned(&sandbox), |kept| kept["tuned"]["repacked"]["flash_attention"] = json!(false));
     let mut command = sandbox.qchat();
-    let seen = report(command.env("QCHAT_MEMORY", LITTLE_MEMORY).args(["doctor", path]));
+    let seen = report(command.env_remove("QCHAT_THREADS").env("QCHAT_MEMORY", LITTLE_MEMORY).args(["doctor", path]));
     let of = |report: &Value| ["threads", "flash_attention", "repack"].map(|name| report["model"][name].clone());
     assert_eq!(of(&seen), [json!(3), json!(false), json!(true)]);
     assert_eq!(seen["tuned"]["repacked"]["threads"], 3);
