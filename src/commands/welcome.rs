@@ -13,19 +13,19 @@ pub(super) fn run() -> Result<ExitCode> {
     let registry = Paths::from_env().and_then(|paths| Registry::load(&paths.user_registry())).ok();
     let name = registry.as_ref().map_or("MODEL", |registry| registry.default_model.as_str());
     let bytes = registry.as_ref().and_then(|registry| registry.find(name).ok()?.bytes());
-    let bytes = bytes.map_or_else(String::new, |bytes| format!(" ({} the first time)", size(bytes)));
+    let bytes = bytes.map_or_else(String::new, |bytes| format!(" ({}, once)", size(bytes)));
     output::print(&format!(
-        "qchat talks with GGUF models: in a terminal, through a pipe, in a script. Begin with
+        "qchat talks with GGUF models: in a terminal, through a pipe, in a script.
 
     qchat run {name}
 
-which fetches the model{bytes} and talks with it. Then
+fetches a model{bytes} and talks with it. Then
 
-    qchat run {name} \"Why is the sky blue?\"      one answer
-    git diff | qchat run {name} \"Review this.\"   about what comes through a pipe
-    qchat list                                   models that are here, and that can be had
+    qchat run {name} \"Why is the sky blue?\"
+    git diff | qchat run {name} \"Review this.\"
+    qchat list       (models that are here, and that can be had)
 
-`qchat --help` has the other commands, `qchat run --help` the flags; in a talk, /help.
+`qchat --help` has the other commands, `qchat run --help` the flags.
 "
     ))?;
     Ok(ExitCode::SUCCESS)
