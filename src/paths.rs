@@ -45,6 +45,16 @@ impl Paths {
         self.cache.join("kv-v1")
     }
 
+    /// What drafts cost, by pair of models.
+    pub fn speculation(&self) -> PathBuf {
+        self.cache.join("speculation-v1")
+    }
+
+    /// What `doctor --tune` found.
+    pub fn tuning(&self) -> PathBuf {
+        self.cache.join("tuning-v1")
+    }
+
     /// Digests of model files.
     pub fn identities(&self) -> PathBuf {
         self.cache.join("identity-v1")

@@ -199,7 +199,7 @@ fn typed(args: &RunArgs) -> Vec<&'static str> {
 }
 
 /// Sampling values by who said them; a REPL's `/set` writes to `typed`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SamplingLayers {
     pub typed: SamplingDefaults,
     pub config: SamplingDefaults,

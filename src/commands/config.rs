@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::{ConfigArgs, ListFormat};
+use crate::cli::{ConfigArgs, ListFormat, MOST_DRAFTED};
 use crate::error::Result;
 use crate::paths::{Paths, non_empty};
-use crate::settings::{Config, physical_cores};
+use crate::prefix::MAX_AGE;
+use crate::settings::{Config, SamplingLayers, physical_cores};
 use crate::ui::output::{self, Terminal};
 
 /// A setting: its name in config.toml, its variable, what config.toml says, what is built in.
@@ -60,22 +61,28 @@ fn rows(config: &Config) -> Vec<Row> {
         value.map(ToString::to_string)
     }
     let own = &config.sampling;
+    let usual = SamplingLayers::default().for_model(None);
     let kv = config.kv.map(|kv| kv.name().to_owned());
     vec![
         ("default_model", "", config.default_model.clone(), "the only one here, else the small default".into()),
         ("system", "QCHAT_SYSTEM", config.system.clone(), "none".into()),
-        ("sampling.temperature", "QCHAT_TEMP", say(own.temperature.as_ref()), "0.7".into()),
-        ("sampling.top_k", "QCHAT_TOP_K", say(own.top_k.as_ref()), "40".into()),
-        ("sampling.top_p", "QCHAT_TOP_P", say(own.top_p.as_ref()), "0.95".into()),
-        ("sampling.min_p", "QCHAT_MIN_P", say(own.min_p.as_ref()), "0.05".into()),
-        ("sampling.repeat_penalty", "QCHAT_REPEAT_PENALTY", say(own.repeat_penalty.as_ref()), "1".into()),
+        ("sampling.temperature", "QCHAT_TEMP", say(own.temperature.as_ref()), usual.temperature.to_string()),
+        ("sampling.top_k", "QCHAT_TOP_K", say(own.top_k.as_ref()), usual.top_k.to_string()),
+        ("sampling.top_p", "QCHAT_TOP_P", say(own.top_p.as_ref()), usual.top_p.to_string()),
+        ("sampling.min_p", "QCHAT_MIN_P", say(own.min_p.as_ref()), usual.min_p.to_string()),
+        (
+            "sampling.repeat_penalty",
+            "QCHAT_REPEAT_PENALTY",
+            say(own.repeat_penalty.as_ref()),
+            usual.repeat_penalty.to_string(),
+        ),
         ("seed", "QCHAT_SEED", None, "another one each time".into()),
         ("max_tokens", "QCHAT_MAX_TOKENS", say(config.max_tokens.as_ref()), "no limit".into()),
         ("context", "QCHAT_CTX", say(config.context.as_ref()), "what the model was trained for".into()),
         ("threads", "QCHAT_THREADS", say(config.threads.as_ref()), format!("{}, or as tuned", physical_cores())),
         ("gpu_layers", "QCHAT_GPU_LAYERS", None, "all that fit".into()),
         ("draft", "QCHAT_DRAFT", config.draft.clone(), "auto".into()),
-        ("draft_max", "QCHAT_DRAFT_MAX", say(config.draft_max.as_ref()), "16".into()),
+        ("draft_max", "QCHAT_DRAFT_MAX", say(config.draft_max.as_ref()), MOST_DRAFTED.to_string()),
         ("drafters", "QCHAT_DRAFTERS", None, "ngram,model".into()),
         ("repack", "QCHAT_REPACK", say(config.repack.as_ref()), "in a talk, or as tuned".into()),
         ("kv", "QCHAT_KV", kv, "f16".into()),
@@ -84,6 +91,6 @@ fn rows(config: &Config) -> Vec<Row> {
         ("no_cache", "QCHAT_NO_CACHE", None, "false".into()),
         ("cache.enabled", "", say(config.cache.enabled.as_ref()), "true".into()),
         ("cache.max_size", "", config.cache.max_size.clone(), "a part of what is free".into()),
-        ("cache.max_age", "", config.cache.max_age.clone(), "30d".into()),
+        ("cache.max_age", "", config.cache.max_age.clone(), humantime::format_duration(MAX_AGE).to_string()),
     ]
 }

@@ -11,14 +11,17 @@ mod pull;
 mod rm;
 mod run;
 mod show;
+mod slot;
 mod tuning;
 mod welcome;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::cli::{Cli, Command};
-use crate::error::Result;
+use crate::engine::EngineError;
+use crate::error::{Error, Result};
 
 /// Runs what was typed; `began` is when the process did.
 ///
@@ -38,5 +41,13 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// Why a model's file is not in memory now.
+fn not_loaded(file: &Path, error: &EngineError) -> Error {
+    match error {
+        EngineError::Aborted => Error::interrupted(),
+        error => Error::model(format!("{} cannot be loaded: {error}", file.display())),
     }
 }

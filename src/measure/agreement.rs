@@ -1,9 +1,9 @@
 //! Whether an arm's answers are those of the first arm, and how near the tie was where they part.
 
 use super::arm::Arm;
+use super::figures::counterpart;
 use super::report::{Agreement, Row};
-use crate::engine::Row as EngineRow;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::interrupt::Interrupt;
 
 /// Partings of an arm that are looked into; each costs a prompt.
@@ -24,8 +24,7 @@ pub fn with_first(
     let answers = rows.iter().filter(|row| row.arm == own.setting.name);
     let mut found = Agreement { same: 0, of: 0, largest_gap: None, looked_into: 0 };
     for row in answers {
-        let same = |other: &&Row| other.arm == first.setting.name && other.prompt == row.prompt && other.run == row.run;
-        let Some(base) = rows.iter().find(same) else { continue };
+        let Some(base) = counterpart(rows, row, &first.setting.name) else { continue };
         found.of += 1;
         if base.ids == row.ids {
             found.same += 1;
@@ -39,21 +38,7 @@ pub fn with_first(
         let Some(text) = prompt(&row.prompt) else { continue };
         let mut tokens = first.tokens(&text)?.0;
         tokens.extend(&base.ids[..shared]);
-        let mut context = first.context(tokens.len() + 1)?;
-        let most = context.capabilities().max_rows;
-        let mut last = 0;
-        for chunk in tokens.chunks(most) {
-            let from = context.tokens(0).len();
-            let row = |(i, token): (usize, &crate::engine::Token)| EngineRow {
-                seq: 0,
-                token: *token,
-                pos: from + i,
-                want_logits: from + i + 1 == tokens.len(),
-            };
-            context.eval(&chunk.iter().enumerate().map(row).collect::<Vec<_>>()).map_err(Error::failed)?;
-            last = chunk.len() - 1;
-        }
-        let logits = context.logits(last);
+        let logits = first.logits_behind(&tokens)?;
         let gap = f64::from((logits[a.index()] - logits[b.index()]).abs());
         found.looked_into += 1;
         found.largest_gap = Some(found.largest_gap.map_or(gap, |largest: f64| largest.max(gap)));

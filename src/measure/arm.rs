@@ -174,8 +174,7 @@ impl Arm {
         let text =
             "The quick brown fox jumps over the lazy dog, again and again, until both are tired of it. ".repeat(4);
         // As a chat: a text of its own may end at once, and say nothing of decoding.
-        let (prompt, _) = self.tokens(&text)?;
-        let answer = self.generate(prompt, WARM_UP, &Sampling::greedy())?.answer;
+        let answer = self.answer(&text, WARM_UP, &Sampling::greedy())?.answer;
         if self.setting.drafting == Drafting::Policy {
             for _ in 0..2 {
                 self.speaker.session_mut().calibrate(Duration::from_secs(20))?;
@@ -183,15 +182,15 @@ impl Arm {
             self.learn();
         }
         let grown = before.and_then(|before| Some(peak.bytes()?.saturating_sub(before)));
-        let draft = self.setting.drafting.wants_model() || self.setting.drafting == Drafting::Policy;
-        let draft = self.model.draft.as_ref().filter(|_| draft).map_or(Some(0), |draft| draft.memory);
+        let drafts = self.setting.drafting.may_use_model();
+        let draft = self.model.draft.as_ref().filter(|_| drafts).map_or(Some(0), |draft| draft.memory);
         self.memory = grown.and_then(|own| Some(own + self.model.memory? + draft?));
         let prefill = answer.timings.prefill_rate().unwrap_or(1.0);
         // Who has nothing to say takes no steps.
         Ok((prefill, answer.timings.decode_rate(answer.tokens.len()).unwrap_or(prefill)))
     }
 
-    /// The tokens of a prompt, and where it is likely to be parted from.
+    /// The tokens of a prompt, and how thoughts are told from content behind it.
     ///
     /// # Errors
     /// When the template refuses it.
@@ -211,8 +210,7 @@ impl Arm {
     pub fn prime(&mut self, prompt: &Prompt, store: &Store) -> Result<()> {
         if self.setting.warm && !prompt.document.is_empty() {
             let other = Prompt { prompt: "Which of these is the strangest?".into(), ..prompt.clone() };
-            let (tokens, _) = self.tokens(&other.message())?;
-            let sample = self.generate(tokens, 1, &Sampling::greedy())?;
+            let sample = self.answer(&other.message(), 1, &Sampling::greedy())?;
             self.speaker.session_mut().save(&sample.answer);
             store.flush();
         }
@@ -227,23 +225,6 @@ impl Arm {
         let began = Instant::now();
         let (prompt, reasoning) = self.tokens(prompt)?;
         let tokenising = began.elapsed();
-        let mut sample = self.generate_with(prompt, tokens, sampling, reasoning)?;
-        sample.ttft += tokenising;
-        self.learn();
-        Ok(sample)
-    }
-
-    fn generate(&mut self, prompt: Vec<Token>, tokens: usize, sampling: &Sampling) -> Result<Sample> {
-        self.generate_with(prompt, tokens, sampling, Reasoning::Off)
-    }
-
-    fn generate_with(
-        &mut self,
-        prompt: Vec<Token>,
-        tokens: usize,
-        sampling: &Sampling,
-        reasoning: Reasoning,
-    ) -> Result<Sample> {
         let draft = self.model.draft.as_ref().map(|draft| Arc::clone(&draft.model).with_layout(self.setting.layout));
         let speculator = self.setting.drafting.speculator(draft.as_ref(), self.setting.threads, &self.costs);
         let session = self.speaker.session_mut();
@@ -261,7 +242,8 @@ impl Arm {
         let began = Instant::now();
         let answer = self.speaker.answer(prompt, settings, &mut clock)?;
         let joules = meter.and_then(|meter| meter.joules());
-        let ttft = answer.first_token.map_or(Duration::ZERO, |at| at - began);
+        let ttft = answer.first_token.map_or(Duration::ZERO, |at| tokenising + (at - began));
+        self.learn();
         Ok(Sample { answer, ttft, appeared: clock.0, joules })
     }
 
@@ -281,6 +263,23 @@ impl Arm {
             ContextSettings { n_ctx, sequences: 1, threads: self.setting.threads, cancel: self.interrupt.flag() };
         let model = Arc::clone(self.speaker.session().model());
         model.context(&settings).map_err(Error::failed)
+    }
+
+    /// The logits behind some tokens, read in a context of their own.
+    ///
+    /// # Errors
+    /// Engine failures.
+    pub fn logits_behind(&self, tokens: &[Token]) -> Result<Vec<f32>> {
+        let mut context = self.context(tokens.len() + 1)?;
+        let most = context.capabilities().max_rows;
+        let row = |pos: usize| Row { seq: 0, token: tokens[pos], pos, want_logits: pos + 1 == tokens.len() };
+        let rows: Vec<Row> = (0..tokens.len()).map(row).collect();
+        let mut last = 0;
+        for chunk in rows.chunks(most) {
+            context.eval(chunk).map_err(Error::failed)?;
+            last = chunk.len() - 1;
+        }
+        Ok(context.logits(last).to_vec())
     }
 
     /// The tokens that the model was trained for.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::arm::Setting;
+use super::distinct;
 use super::drafting::Drafting;
 use crate::engine::KvType;
 
@@ -50,14 +51,8 @@ impl FromStr for Axis {
 
 /// Different values.
 fn list<T: PartialEq>(values: Option<&str>, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
-    let mut list: Vec<T> = Vec::new();
-    for word in values.into_iter().flat_map(|values| values.split(',')) {
-        let value = parse(word)?;
-        if !list.contains(&value) {
-            list.push(value);
-        }
-    }
-    Ok(list)
+    let words = values.into_iter().flat_map(|values| values.split(','));
+    words.map(parse).collect::<Result<Vec<T>, String>>().map(distinct)
 }
 
 impl Axis {
@@ -94,17 +89,8 @@ impl Axis {
                 [("cold", false), ("warm", true)].map(|(name, warm)| named(name.into(), &|s| s.warm = warm)).into()
             }
             Self::Threads(values) => {
-                let mut values = values.clone();
-                if values.is_empty() {
-                    values = vec![base.threads, 1, base.threads.div_ceil(2), logical_cores];
-                    let mut seen = Vec::new();
-                    values.retain(|count| {
-                        !seen.contains(count) && {
-                            seen.push(*count);
-                            true
-                        }
-                    });
-                }
+                let usual = || distinct([base.threads, 1, base.threads.div_ceil(2), logical_cores]);
+                let values = if values.is_empty() { usual() } else { values.clone() };
                 let name = |count: usize| format!("{count} thread{}", if count == 1 { "" } else { "s" });
                 values.into_iter().map(|count| named(name(count), &|s| s.threads = count)).collect()
             }

@@ -48,6 +48,11 @@ impl Checks {
         &self.prompts
     }
 
+    /// The most tokens of an answer.
+    pub fn tokens(&self) -> usize {
+        self.prompts.iter().map(Self::budget).max().unwrap_or(0)
+    }
+
     fn budget(prompt: &Prompt) -> usize {
         prompt.max_tokens.unwrap_or(SHORT)
     }

@@ -68,6 +68,11 @@ impl Drafting {
         matches!(self, Self::Model(_) | Self::Twice(_) | Self::Both)
     }
 
+    /// Whether a draft model may draft for it.
+    pub(super) fn may_use_model(self) -> bool {
+        self.wants_model() || self == Self::Policy
+    }
+
     /// Drafters that have read nothing yet, and who decides; nothing where there are none. `draft` is loaded already.
     pub(super) fn speculator(
         self,

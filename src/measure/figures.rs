@@ -1,6 +1,7 @@
 //! What the rows say of each arm, and of each arm beside the first.
 
 use super::arm::Arm;
+use super::distinct;
 use super::report::{ArmReport, DraftReport, KindReport, RatioReport, Row};
 use super::stats::{Quantity, Ratio, Summary};
 
@@ -47,14 +48,8 @@ fn of_arm(arm: &Arm, rows: &[Row], first: &str) -> ArmReport {
 }
 
 /// The kinds of the prompts, in the order of their first rows.
-pub fn kinds(rows: &[Row]) -> Vec<&str> {
-    let mut kinds = Vec::new();
-    for row in rows {
-        if !kinds.contains(&row.kind.as_str()) {
-            kinds.push(row.kind.as_str());
-        }
-    }
-    kinds
+fn kinds(rows: &[Row]) -> Vec<&str> {
+    distinct(rows.iter().map(|row| row.kind.as_str()))
 }
 
 fn of_kind(rows: &[Row], kind: &str, arm: &str, first: &str) -> KindReport {
@@ -75,9 +70,12 @@ fn summary(rows: &[&Row], figure: Figure) -> Option<Summary> {
 /// A figure of two arms wherever both answered the same prompt in the same run.
 fn pairs(rows: &[Row], arm: &str, first: &str, figure: Figure, which: impl Fn(&Row) -> bool) -> Vec<(f64, f64)> {
     let own = rows.iter().filter(|row| row.arm == arm && which(row));
-    let other =
-        |row: &Row| rows.iter().find(|other| other.arm == first && other.prompt == row.prompt && other.run == row.run);
-    own.filter_map(|row| Some((figure(row)?, figure(other(row)?)?))).collect()
+    own.filter_map(|row| Some((figure(row)?, figure(counterpart(rows, row, first)?)?))).collect()
+}
+
+/// The answer of another arm to the same prompt in the same run.
+pub(super) fn counterpart<'a>(rows: &'a [Row], row: &Row, arm: &str) -> Option<&'a Row> {
+    rows.iter().find(|other| other.arm == arm && other.prompt == row.prompt && other.run == row.run)
 }
 
 fn beside(rows: &[Row], arm: &str, first: &str, compared: &(&'static str, Quantity, Figure)) -> Option<RatioReport> {

@@ -27,8 +27,19 @@ pub use arm::{Arm, Draft, InMemory, Setting, Shared, load};
 pub use axis::Axis;
 pub use check::Checks;
 pub use drafting::Drafting;
-pub use figures::{kinds, of_arms};
+pub use figures::of_arms;
 pub use likelihood::{check_text, of_arms as likelihoods};
 pub use report::*;
 pub use run::{Plan, Rates, Watch, run, warm_up};
 pub use table::{Style, tables};
+
+/// Each value once, where it comes first.
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::new();
+    for value in values {
+        if !list.contains(&value) {
+            list.push(value);
+        }
+    }
+    list
+}

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::arm::{Arm, Sample};
+use super::distinct;
 use super::report::{DraftReport, Row};
 use super::workload::Prompt;
 use crate::error::Result;
@@ -35,12 +36,7 @@ pub type Rates = (f64, f64);
 impl Plan {
     /// Which prompt is answered when, and how often it was before: the kinds in turn.
     fn order(&self) -> Vec<(usize, &Prompt)> {
-        let mut kinds: Vec<&str> = Vec::new();
-        for prompt in &self.prompts {
-            if !kinds.contains(&prompt.kind.as_str()) {
-                kinds.push(&prompt.kind);
-            }
-        }
+        let kinds = distinct(self.prompts.iter().map(|prompt| prompt.kind.as_str()));
         let of = |kind: &str| self.prompts.iter().filter(|prompt| prompt.kind == kind).collect::<Vec<_>>();
         let by_kind: Vec<Vec<&Prompt>> = kinds.into_iter().map(of).collect();
         let turn = |run: usize| by_kind.iter().map(move |prompts| (run / prompts.len(), prompts[run % prompts.len()]));

@@ -46,6 +46,14 @@ const DRAFT_TOKENS: f64 = 2.8;
 const QUESTIONS: f64 = 8.0;
 
 impl Trial {
+    /// What was tried, in words.
+    pub fn words(&self) -> String {
+        let weights = if self.repack { "rearranged" } else { "as stored" };
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        let flash = if self.flash_attention { "on" } else { "off" };
+        format!("weights {weights}, {} {threads}, flash attention {flash}", self.threads)
+    }
+
     /// Milliseconds of a token: reading and steps count alike, each in proportion to what it is at best.
     fn merit(&self) -> f64 {
         (self.speed.step_ms * 1e3 / self.speed.prefill).sqrt()

@@ -307,17 +307,17 @@ fn tuning_tries_what_can_be_chosen_and_keeps_it() {
     assert_eq!(tried.matches("flash attention off").count(), 2, "{tried}");
     assert_eq!(tried.lines().count(), 2 * (2 + more), "{tried}");
     let kept: Value = serde_json::from_slice(&fs::read(tuned(&sandbox)).unwrap()).unwrap();
-    assert_eq!(kept["tuned"], found["tuned"]);
+    assert_eq!(kept["value"], found["tuned"]);
     assert_eq!(
-        (&kept["tuned"]["stored"]["repack"], &kept["tuned"]["repacked"]["repack"]),
+        (&kept["value"]["stored"]["repack"], &kept["value"]["repacked"]["repack"]),
         (&json!(false), &json!(true))
     );
     assert_eq!(stderr(&quick(&sandbox, &[path, "--tune", "-q"]).output().unwrap()), "");
     assert!(way(&mut untyped(&sandbox, &model, &["hi"])).is_some());
 
     // Without --tune what was found is what is measured, and a typed number of threads is above it.
-    edit(&tuned(&sandbox), |kept| kept["tuned"]["repacked"]["threads"] = json!(3));
-    edit(&tuned(&sandbox), |kept| kept["tuned"]["repacked"]["flash_attention"] = json!(false));
+    edit(&tuned(&sandbox), |kept| kept["value"]["repacked"]["threads"] = json!(3));
+    edit(&tuned(&sandbox), |kept| kept["value"]["repacked"]["flash_attention"] = json!(false));
     let mut command = sandbox.qchat();
     let seen = report(command.env_remove("QCHAT_THREADS").env("QCHAT_MEMORY", LITTLE_MEMORY).args(["doctor", path]));
     let of = |report: &Value| ["threads", "flash_attention", "repack"].map(|name| report["model"][name].clone());
@@ -325,7 +325,7 @@ fn tuning_tries_what_can_be_chosen_and_keeps_it() {
     assert_eq!(seen["tuned"]["repacked"]["threads"], 3);
     assert_eq!(of(&report(&mut quick(&sandbox, &[path]))), [json!(1), json!(false), json!(true)]);
     let text = answered(&quick(&sandbox, &[path]).output().unwrap());
-    assert!(text.contains("\n  tuned          weights as stored: ") && !text.contains("not tried"), "{text}");
+    assert!(text.contains("\n  tuned          weights as stored, ") && !text.contains("not tried"), "{text}");
 
     let unwritable = Sandbox::new();
     unwritable.write("qchat/cache", "");
@@ -353,8 +353,8 @@ fn run_follows_what_was_found() {
     let says = |args: &[&str]| way(&mut untyped(&sandbox, &model, args)).unwrap();
     // As stored: p + 10 a; rearranged: 2 p + 5 a + 1000 (p of the prompt, a of the answer, 256 where nothing is said).
     edit(&file, |kept| {
-        kept["tuned"]["stored"] = trial(false, 3, 0.0, 1000.0, 10.0, 99.0);
-        kept["tuned"]["repacked"] = trial(true, 1, 1000.0, 500.0, 5.0, 99.0);
+        kept["value"]["stored"] = trial(false, 3, 0.0, 1000.0, 10.0, 99.0);
+        kept["value"]["repacked"] = trial(true, 1, 1000.0, 500.0, 5.0, 99.0);
     });
     assert_eq!(says(&["hi"]), rearranged);
     assert_eq!(says(&["hi", "--max-tokens", "150"]), stored, "a shorter answer");
@@ -378,11 +378,11 @@ fn run_follows_what_was_found() {
     fs::remove_file(sandbox.path("qchat/config/config.toml")).unwrap();
     // Four rows for 1.12 steps: a token is 7 with drafts, and 10 without.
     edit(&file, |kept| {
-        kept["tuned"]["stored"] = trial(false, 3, 0.0, 1000.0, 10.0, 2.26);
-        kept["tuned"]["repacked"] = trial(true, 1, 400.0, 1000.0, 10.0, 1.12);
+        kept["value"]["stored"] = trial(false, 3, 0.0, 1000.0, 10.0, 2.26);
+        kept["value"]["repacked"] = trial(true, 1, 400.0, 1000.0, 10.0, 1.12);
     });
     assert_eq!((says(&["hi"]), says(&["hi", "--draft", "off"])), (rearranged.into(), stored.into()));
-    edit(&file, |kept| kept["tuned"]["repacked"] = Value::Null);
+    edit(&file, |kept| kept["value"]["repacked"] = Value::Null);
     assert_eq!(says(&["hi", "--repack", "true"]), "3 threads, weights rearranged, flash attention off");
 
     // Another model, another placement, another build, a damaged file: as if nothing had been found.
@@ -475,7 +475,7 @@ fn keys_and_values_of_each_type_are_kept_apart() {
     answered(&quick(&sandbox, &[model.to_str().unwrap(), "--tune"]).output().unwrap());
     edit(&tuned(&sandbox), |kept| {
         for trial in ["stored", "repacked"] {
-            kept["tuned"][trial]["flash_attention"] = json!(false);
+            kept["value"][trial]["flash_attention"] = json!(false);
         }
     });
     assert_eq!(used(None, &[]), layouts(&[("f16", false)]));

@@ -382,15 +382,15 @@ fn measured_costs_are_kept_for_each_pair_and_nonsense_in_their_place_is_replaced
     let read = || -> Value { serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap() };
     let whole = read();
     assert_eq!(
-        (&whole["pair"]["target"][0], &whole["pair"]["draft"][0]),
+        (&whole["key"]["target"][0], &whole["key"]["draft"][0]),
         (&"model.script".into(), &"draft.script".into())
     );
-    assert!(whole["costs"]["step_ms"].as_f64().unwrap() > 0.0, "{whole}");
+    assert!(whole["value"]["step_ms"].as_f64().unwrap() > 0.0, "{whole}");
     let mut wrong_costs = whole.clone();
-    wrong_costs["costs"] =
+    wrong_costs["value"] =
         json!({ "step_ms": -1, "rows": [[0, 9], [-3, 9], [1e300, 1e300]], "draft": 0, "read": -1, "load_ms": -5 });
     let mut other_pair = whole.clone();
-    other_pair["pair"]["machine"] = "another".into();
+    other_pair["key"]["machine"] = "another".into();
     let text = whole.to_string();
     for nonsense in [
         "",
@@ -406,8 +406,8 @@ fn measured_costs_are_kept_for_each_pair_and_nonsense_in_their_place_is_replaced
         let output = sandbox.run(&target, &["hi", "--draft", &draft]);
         assert_eq!((answered(&output), stderr(&output)), (format!("{SENTENCE}\n"), String::new()), "{nonsense}");
         let now = read();
-        assert_eq!(now["pair"], whole["pair"], "{nonsense}");
-        assert!(now["costs"]["step_ms"].as_f64().unwrap() > 0.0, "{nonsense}");
+        assert_eq!(now["key"], whole["key"], "{nonsense}");
+        assert!(now["value"]["step_ms"].as_f64().unwrap() > 0.0, "{nonsense}");
     }
     assert_eq!(calibrations(&sandbox).len(), 1, "no file is left half written");
     answered(&sandbox.run(&target, &["hi"]));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Bench;
-use crate::engine::EngineError;
+use crate::commands::not_loaded;
 use crate::engine::llama::LoadSettings;
 use crate::error::{Error, Result};
 use crate::measure::{Arm, Axis, Draft, ModelReport, Setting, Shared, load};
@@ -67,10 +67,7 @@ impl Bench<'_> {
                 waiting.at(done);
                 !self.interrupt.is_set()
             });
-            loaded.map_err(|error| match error {
-                EngineError::Aborted => Error::interrupted(),
-                error => Error::model(format!("{} cannot be loaded: {error}", file.display())),
-            })
+            loaded.map_err(|error| not_loaded(file, &error))
         };
         let loaded = open(&model.file)?;
         let has_one = loaded.model.chat_template().is_some();

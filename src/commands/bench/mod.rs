@@ -84,7 +84,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     for arm in &mut arms {
         let mut longest = arm.longest(&plan.prompts)? + plan.tokens;
         if let Some(checks) = &checks {
-            longest = longest.max(arm.longest(checks.prompts())? + 600);
+            longest = longest.max(arm.longest(checks.prompts())? + checks.tokens());
         }
         arm.hold(longest)?;
     }

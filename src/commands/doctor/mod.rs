@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sheet::Sheet;
 
 use crate::cli::{DoctorArgs, ListFormat};
-use crate::engine::llama::{self, LogTo, route_logs};
+use crate::engine::llama::{self, route_logs};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
@@ -23,7 +23,7 @@ use crate::ui::output::{self, Terminal, count, size};
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
     let interrupt = Interrupt::on_ctrl_c()?;
-    route_logs(if args.ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere });
+    route_logs(super::run::log_target(&args.ui)?);
     let paths = Paths::from_env()?;
     let registry = Registry::load(&paths.user_registry())?;
     let resolver = Resolver { registry: &registry, paths: &paths };

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Doctor;
 use crate::chat::{Chats, Role};
-use crate::commands::tuning;
+use crate::commands::{not_loaded, tuning};
 use crate::engine::llama::{self, LoadSettings};
 use crate::engine::{ContextSettings, EngineError, KvLayout, KvType, Model};
 use crate::error::{Error, Result};
@@ -156,7 +156,7 @@ impl Doctor<'_> {
             waiting.at(done);
             !self.interrupt.is_set()
         });
-        loaded.map_err(|error| failed(file, error))
+        loaded.map_err(|error| not_loaded(file, &error))
     }
 
     pub(super) fn speed(&self, model: &Arc<dyn Model>, layout: KvLayout, threads: usize) -> Result<Speed> {
@@ -227,17 +227,9 @@ fn other_quantisations(model: &Resolved) -> Vec<(String, f64)> {
     let Some(own) = &model.entry else { return Vec::new() };
     let mut others = Vec::new();
     for source in own.sources.iter().filter(|source| source.quant.is_some() && source.quant != model.quant) {
-        let bytes: Option<u64> = source.files.iter().map(|file| file.bytes).sum();
-        if let (Some(bytes), Some(quant)) = (bytes.filter(|bytes| *bytes > 0), &source.quant) {
-            others.push((format!("{} {quant}", own.name), bytes as f64 / model.bytes.max(1) as f64));
+        if let (1.., Some(quant)) = (source.bytes(), &source.quant) {
+            others.push((format!("{} {quant}", own.name), source.bytes() as f64 / model.bytes.max(1) as f64));
         }
     }
     others
-}
-
-fn failed(file: &Path, error: EngineError) -> Error {
-    match error {
-        EngineError::Aborted => Error::interrupted(),
-        error => Error::model(format!("{} cannot be loaded: {error}", file.display())),
-    }
 }

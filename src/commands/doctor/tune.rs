@@ -7,21 +7,14 @@ use crate::commands::tuning;
 use crate::engine::llama::LoadSettings;
 use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
+use crate::measure::distinct;
 use crate::measure::tune::{Trial, Tuned, best};
 use crate::models::Resolved;
-use crate::ui::output::count;
 
 impl Doctor<'_> {
     /// Tries what can be chosen, and keeps the best for `run`.
     pub(super) fn tune(&self, model: &Resolved) -> Result<Tuned> {
-        let mut threads = vec![self.threads, num_cpus::get(), self.threads.div_ceil(2)];
-        let mut seen = Vec::new();
-        threads.retain(|count| {
-            !seen.contains(count) && {
-                seen.push(*count);
-                true
-            }
-        });
+        let threads = distinct([self.threads, num_cpus::get(), self.threads.div_ceil(2)]);
         let mut found = Vec::new();
         for repack in [false, true] {
             let loaded = self.open(&model.file, &LoadSettings { gpu_layers: self.args.gpu_layers, repack })?;
@@ -29,15 +22,10 @@ impl Doctor<'_> {
             let trial = |threads: usize, flash_attention: bool| -> Result<Trial> {
                 let layout = KvLayout { kv: KvType::F16, flash_attention };
                 let speed = self.speed(&loaded.model, layout, threads)?;
-                self.terminal.status(&format!(
-                    "weights {}, {}, flash attention {}: decode {:.1} t/s, prefill {:.0} t/s",
-                    if repack { "rearranged" } else { "as stored" },
-                    count(threads, "thread"),
-                    if flash_attention { "on" } else { "off" },
-                    speed.decode(),
-                    speed.prefill,
-                ));
-                Ok(Trial { repack, threads, flash_attention, load_ms: loaded.load_ms, speed })
+                let trial = Trial { repack, threads, flash_attention, load_ms: loaded.load_ms, speed };
+                let (decode, prefill) = (trial.speed.decode(), trial.speed.prefill);
+                self.terminal.status(&format!("{}: decode {decode:.1} t/s, prefill {prefill:.0} t/s", trial.words()));
+                Ok(trial)
             };
             for count in &threads {
                 trials.push(trial(*count, true)?);
@@ -61,10 +49,8 @@ impl Doctor<'_> {
         for trial in [Some(&tuned.stored), tuned.repacked.as_ref()].into_iter().flatten() {
             let four = trial.speed.cost(4).map_or_else(String::new, |cost| format!(", four rows {cost:.2} steps"));
             let words = format!(
-                "weights {}: {}, flash attention {}; load {:.0} ms, prefill {:.0} t/s, decode {:.1} t/s{four}",
-                if trial.repack { "rearranged" } else { "as stored" },
-                count(trial.threads, "thread"),
-                if trial.flash_attention { "on" } else { "off" },
+                "{}: load {:.0} ms, prefill {:.0} t/s, decode {:.1} t/s{four}",
+                trial.words(),
                 trial.load_ms,
                 trial.speed.prefill,
                 trial.speed.decode(),

@@ -1,22 +1,18 @@
 //! Who drafts for a model, and what was measured of the costs: kept per machine, build and pair of models.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::cache::Owner;
 use super::load::{Loaded, Loader, Way};
 use crate::cli::DrafterKind;
+use crate::commands::slot::{Here, Slot, identity};
 use crate::engine::{self, KvLayout};
 use crate::generate::Answer;
-use crate::generate::draft::{
-    Adaptive, Calibration, Costs, DraftLoader, Drafter, Loading, ModelDrafter, Ngram, Speculator,
-};
+use crate::generate::draft::{Adaptive, Costs, DraftLoader, Drafter, Loading, ModelDrafter, Ngram, Speculator};
 use crate::models::{DraftWish, Resolved};
-use crate::paths;
 
 /// Bytes a second at which a draft is expected to load.
 const LOAD_RATE: f64 = 1e9;
@@ -28,31 +24,20 @@ pub(super) struct Drafting {
     pub(super) draft: Option<String>,
     /// Whose states the draft's are, until somebody takes care of that.
     pub(super) owner: Option<Arc<Owner>>,
-    kept: Option<Kept>,
-}
-
-struct Kept {
-    file: PathBuf,
-    pair: Pair,
+    kept: Option<Slot<Pair>>,
 }
 
 /// What a measurement belongs to; another machine, build or pair begins anew.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct Pair {
-    build: String,
-    machine: String,
+    #[serde(flatten)]
+    here: Here,
     threads: usize,
     gpu_layers: Option<u32>,
     repack: bool,
     layout: KvLayout,
     target: (String, u64),
     draft: Option<(String, u64)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct File {
-    pair: Pair,
-    costs: Calibration,
 }
 
 /// When the draft model is loaded.
@@ -81,7 +66,7 @@ impl Loader<'_> {
             drafters.push(Box::new(Ngram::default()));
         }
         let size = draft.as_ref().map_or(1.0, |draft| draft.bytes as f64 / (target.bytes as f64).max(1.0));
-        let pair = Pair::new(target, draft.as_ref(), way);
+        let kept = Slot::new(&settings.paths.speculation(), Pair::new(target, draft.as_ref(), way));
         if let Some(draft) = draft {
             let expected = Duration::from_secs_f64(draft.bytes as f64 / LOAD_RATE);
             let (threads, interrupt) = (way.threads, self.interrupt.clone());
@@ -96,9 +81,8 @@ impl Loader<'_> {
         if drafters.is_empty() {
             return (None, drafting);
         }
-        let file = settings.paths.cache.join("speculation-v1").join(format!("{}.json", pair.name()));
-        let known = read(&file, &pair).unwrap_or_default();
-        drafting.kept = (!settings.private).then_some(Kept { file, pair });
+        let known = kept.read().unwrap_or_default();
+        drafting.kept = (!settings.private).then_some(kept);
         let sources = drafters.iter().map(|drafter| drafter.source()).collect();
         let policy = Adaptive::new(sources, Costs::from_calibration(&known, size), settings.draft_max);
         (Some(Speculator::new(drafters, Box::new(policy))), drafting)
@@ -135,26 +119,14 @@ impl Loaded {
 impl Drafting {
     /// Keeps what was measured for the next time. A cache: failing to write it costs a measurement, nothing else.
     pub(super) fn keep(&self, costs: &Costs) {
-        let Some(Kept { file, pair }) = &self.kept else { return };
-        let known = File { pair: pair.clone(), costs: costs.calibration() };
-        let _ = serde_json::to_vec_pretty(&known).map(|text| paths::replace(file, &text));
+        let _ = self.kept.as_ref().map(|kept| kept.keep(costs.calibration()));
     }
-}
-
-fn read(file: &std::path::Path, pair: &Pair) -> Option<Calibration> {
-    let kept: File = serde_json::from_str(&std::fs::read_to_string(file).ok()?).ok()?;
-    (kept.pair == *pair).then_some(kept.costs)
 }
 
 impl Pair {
     fn new(target: &Resolved, draft: Option<&Resolved>, way: &Way) -> Self {
-        let identity = |model: &Resolved| {
-            let name = model.file.file_name().map(|name| name.to_string_lossy().into_owned());
-            (name.unwrap_or_default(), model.bytes)
-        };
         Self {
-            build: format!("{} {}", env!("CARGO_PKG_VERSION"), engine::llama::build()),
-            machine: engine::llama::machine(),
+            here: Here::new(),
             threads: way.threads,
             gpu_layers: way.load.gpu_layers,
             repack: way.load.repack,
@@ -162,10 +134,5 @@ impl Pair {
             target: identity(target),
             draft: draft.map(identity),
         }
-    }
-
-    fn name(&self) -> String {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        Sha256::digest(text).iter().take(8).fold(String::new(), |name, byte| format!("{name}{byte:02x}"))
     }
 }

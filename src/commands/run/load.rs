@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use super::cache::Caching;
 use super::draft::{Drafting, Preload};
 use crate::cli::DrafterKind;
-use crate::commands::tuning;
+use crate::commands::{not_loaded, tuning};
 use crate::engine::llama::LoadSettings;
-use crate::engine::{self, EngineError, KvLayout, KvType};
-use crate::error::{Error, Result};
+use crate::engine::{self, KvLayout, KvType};
+use crate::error::Result;
 use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
 use crate::measure::tune::Task;
@@ -103,11 +103,7 @@ impl Loader<'_> {
             (model, draft.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         waiting.clear();
-        let model = model.map_err(|error| match error {
-            EngineError::Aborted => Error::interrupted(),
-            error => Error::model(format!("{} cannot be loaded: {error}", resolved.file.display())),
-        })?;
-        let model = model.with_layout(way.layout);
+        let model = model.map_err(|error| not_loaded(&resolved.file, &error))?.with_layout(way.layout);
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: way.threads };
         let has_one = model.chat_template().is_some();
         let template = resolved.entry.as_ref().and_then(|entry| entry.named_template(has_one));

@@ -3,6 +3,7 @@
 //! (attention keeps its first tokens and a window; Xiao et al. 2023, "Efficient Streaming Language Models with Attention
 //! Sinks"). A draft may know less than the target: it is only accepted less often.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::At;
@@ -17,7 +18,11 @@ pub struct Gaps(Vec<Range<usize>>);
 
 impl Gaps {
     /// The text without them.
-    pub fn view(&self, text: &[Token]) -> Vec<Token> {
+    pub fn view<'a>(&self, text: &'a [Token]) -> Cow<'a, [Token]> {
+        // Most answers have none, and this is asked every round.
+        if self.0.is_empty() {
+            return Cow::Borrowed(text);
+        }
         let mut view = Vec::with_capacity(text.len());
         let mut from = 0;
         for gap in self.0.iter().filter(|gap| gap.end <= text.len()) {
@@ -25,7 +30,7 @@ impl Gaps {
             from = gap.end;
         }
         view.extend_from_slice(&text[from..]);
-        view
+        Cow::Owned(view)
     }
 
     /// How long the view of the first `len` tokens of a text is.
@@ -72,7 +77,8 @@ mod tests {
         let mut gaps = Gaps::default();
         gaps.push(3..5);
         gaps.push(7..8);
-        assert_eq!(gaps.view(&text(10)), [0, 1, 2, 5, 6, 8, 9].map(Token));
+        assert_eq!(gaps.view(&text(10))[..], [0, 1, 2, 5, 6, 8, 9].map(Token));
+        assert!(matches!(Gaps::default().view(&text(3)), Cow::Borrowed(all) if all.len() == 3));
         assert_eq!([0, 3, 4, 5, 7, 8, 10].map(|len| gaps.within(len)), [0, 3, 3, 3, 5, 5, 7]);
         // Cut back between both, to the first one, and before it.
         assert_eq!(gaps.clone().cut(6), 9);

@@ -235,7 +235,7 @@ impl Drafter for ModelDrafter {
         if let Some(gap) = Gaps::next(at, read) {
             self.gaps.push(gap);
         }
-        let mut view = self.gaps.view(at.tokens);
+        let mut view = self.gaps.view(at.tokens).into_owned();
         let kv = self.kv()?;
         if view.len() + 1 > kv.most() {
             return Ok(());
