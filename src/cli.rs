@@ -127,9 +127,32 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
     pub output: OutputFormat,
 
-    /// Thoughts of a reasoning model: shown (dimmed) in a talk, hidden in a pipe where not given
+    /// Thoughts of a reasoning model: dimmed and then folded in a terminal, hidden in a pipe where not given
     #[arg(long, value_enum, env = "QCHAT_REASONING", hide_env = true, hide_short_help = true)]
     pub reasoning: Option<Visibility>,
+
+    /// End thoughts after so many tokens; 0: no thoughts
+    #[arg(
+        long,
+        value_name = "N",
+        env = "QCHAT_REASONING_BUDGET",
+        hide_env = true,
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
+    pub reasoning_budget: Option<u32>,
+
+    /// Tell the chat template something, like `enable_thinking=false` (repeatable; JSON, else text)
+    #[arg(long = "template-var", value_name = "NAME=VALUE", value_parser = template_variable, hide_short_help = true)]
+    pub template_variables: Vec<(String, serde_json::Value)>,
+
+    /// Answers as the model writes them, without drawing their Markdown
+    #[arg(long, env = "QCHAT_PLAIN", hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
+    pub plain: bool,
+
+    /// The keys of the line editor; emacs where not given
+    #[arg(long, value_enum, env = "QCHAT_EDITING", hide_env = true, hide_short_help = true)]
+    pub editing: Option<Editing>,
 
     /// No chat template: the prompt is continued as it stands
     #[arg(long, hide_short_help = true)]
@@ -420,10 +443,22 @@ pub enum OutputFormat {
     Jsonl,
 }
 
+/// What is shown of thoughts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Visibility {
+    /// All of them
     Show,
+    /// Their end while they come, then one line
+    Fold,
     Hide,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Editing {
+    #[default]
+    Emacs,
+    Vi,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -436,6 +471,17 @@ pub enum Colour {
 /// A number in a range that ends at whole numbers.
 fn between<const LOW: i16, const HIGH: i16>(text: &str) -> Result<f32, String> {
     in_range(text, f32::from(LOW), f32::from(HIGH))
+}
+
+/// `NAME=VALUE`: JSON where it is some, else text.
+fn template_variable(text: &str) -> Result<(String, serde_json::Value), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            Ok((name.trim().to_owned(), value))
+        }
+        _ => Err("NAME=VALUE is needed, like enable_thinking=false".into()),
+    }
 }
 
 fn penalty(text: &str) -> Result<f32, String> {

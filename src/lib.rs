@@ -56,7 +56,10 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ui::output::clap_error(&error),
     };
-    let done = commands::run(cli, began);
+    ui::output::report_panics();
+    // What unwinds gives the terminal back as it was.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commands::run(cli, began)));
+    let Ok(done) = done else { return ExitCode::from(error::Kind::Failed.exit_code()) };
     if let Some(code) = interrupt::ending() {
         return ExitCode::from(code);
     }

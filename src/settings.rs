@@ -1,13 +1,15 @@
 //! Decisions: flag, environment (clap reads it), the model's entry, config.toml, built in; the first that speaks wins.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::cli::{DrafterKind, Kv, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::cli::{DrafterKind, Editing, Kv, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
 use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
+use crate::generate::THINKING;
 use crate::models::{DraftWish, Entry, SamplingDefaults};
 use crate::paths::{self, Paths};
 use crate::prefix::{Bounds, MAX_AGE};
@@ -29,6 +31,15 @@ pub struct Config {
     /// As `--kv`.
     pub kv: Option<KvType>,
     pub flash_attention: Option<bool>,
+    /// Tokens of thoughts.
+    pub reasoning_budget: Option<usize>,
+    /// As `--plain`.
+    pub plain: Option<bool>,
+    /// As `--editing`.
+    pub editing: Option<Editing>,
+    /// As `--template-var`, by name.
+    #[serde(default)]
+    pub template: BTreeMap<String, serde_json::Value>,
     #[serde(default)]
     pub cache: CacheConfig,
     #[serde(default)]
@@ -163,6 +174,13 @@ pub struct Settings {
     pub flash_attention: Option<bool>,
     pub output: OutputFormat,
     pub reasoning: Option<Visibility>,
+    /// The most tokens of thoughts.
+    pub reasoning_budget: Option<usize>,
+    /// What the chat template is told; what was typed comes last.
+    pub template_variables: Vec<(String, serde_json::Value)>,
+    /// Answers are not drawn as Markdown.
+    pub plain: bool,
+    pub editing: Editing,
     pub raw: bool,
     /// Nothing of a talk is kept.
     pub private: bool,
@@ -194,6 +212,8 @@ fn typed(args: &RunArgs) -> Vec<&'static str> {
         ("context", args.ctx.is_some()),
         ("stop", !args.stop.is_empty()),
         ("reasoning", args.reasoning.is_some()),
+        ("reasoning_budget", args.reasoning_budget.is_some()),
+        ("thinking", args.template_variables.iter().any(|(name, _)| THINKING.contains(&name.as_str()))),
     ];
     given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }
@@ -250,6 +270,10 @@ impl Settings {
             flash_attention,
             output: args.output,
             reasoning: args.reasoning,
+            reasoning_budget: args.reasoning_budget.map(|n| n as usize).or(config.reasoning_budget),
+            template_variables: config.template.into_iter().chain(args.template_variables).collect(),
+            plain: args.plain || config.plain.unwrap_or(false),
+            editing: args.editing.or(config.editing).unwrap_or_default(),
             raw: args.raw,
             private: args.private,
             cache: cached.then_some(bounds),

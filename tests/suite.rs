@@ -47,6 +47,8 @@ mod engine;
 mod first_run;
 #[path = "suite/hybrid.rs"]
 mod hybrid;
+#[path = "suite/long_talks.rs"]
+mod long_talks;
 #[path = "suite/model_commands.rs"]
 mod model_commands;
 #[path = "suite/models_here.rs"]
@@ -79,6 +81,8 @@ mod pty;
 mod regressions;
 #[path = "suite/repl.rs"]
 mod repl;
+#[path = "suite/repl_answers.rs"]
+mod repl_answers;
 #[path = "suite/repl_editing.rs"]
 mod repl_editing;
 #[path = "suite/repl_keys.rs"]

@@ -60,6 +60,7 @@ fn trace(speaker: &mut Speaker, draft: &Arc<dyn Model>, prompt: &Prompt, tokens:
         stops: Vec::new(),
         max_tokens: Some(tokens),
         reasoning: Reasoning::Off,
+        thoughts: None,
         boundaries: Vec::new(),
     };
     let plain = speaker.answer(asked.clone(), settings, &mut Silent).expect("an answer");

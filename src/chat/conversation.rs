@@ -29,11 +29,15 @@ impl Message {
 pub struct Conversation {
     pub system: Option<String>,
     messages: Vec<Message>,
+    /// The answers to the last question in the order in which they were given, where there are several.
+    answers: Vec<Message>,
+    /// Which of them counts.
+    chosen: usize,
 }
 
 impl Conversation {
     pub fn new(system: Option<String>) -> Self {
-        Self { system, messages: Vec::new() }
+        Self { system, ..Self::default() }
     }
 
     pub fn messages(&self) -> &[Message] {
@@ -41,11 +45,35 @@ impl Conversation {
     }
 
     pub fn push(&mut self, message: Message) {
+        match message.role {
+            Role::Assistant if !self.answers.is_empty() => {
+                self.chosen = self.answers.len();
+                self.answers.push(message.clone());
+            }
+            _ => self.answers.clear(),
+        }
         self.messages.push(message);
     }
 
     pub fn clear(&mut self) {
         self.messages.clear();
+        self.answers.clear();
+    }
+
+    /// The answers to the last question that `retract_answer` made several, and which one counts.
+    pub fn answers(&self) -> (&[Message], usize) {
+        (&self.answers, self.chosen)
+    }
+
+    /// Lets another one of several answers count; false when there is none of this number (from 0).
+    pub fn choose(&mut self, number: usize) -> bool {
+        let Some((answer, last)) = self.answers.get(number).zip(self.messages.last_mut()) else { return false };
+        if last.role != Role::Assistant {
+            return false;
+        }
+        *last = answer.clone();
+        self.chosen = number;
+        true
     }
 
     /// Takes back the last exchange: the last user message and what follows it. Answers the user's text.
@@ -53,18 +81,19 @@ impl Conversation {
         let last = self.messages.iter().rposition(|message| message.role == Role::User)?;
         let content = self.messages[last].content.clone();
         self.messages.truncate(last);
+        self.answers.clear();
         Some(content)
     }
 
-    /// Takes back the last answer, so that it can be given again; false when there is nothing to answer.
+    /// Takes back the last answer, so that another one can be given; both are kept then. False when there is nothing to
+    /// answer.
     pub fn retract_answer(&mut self) -> bool {
-        match self.messages.iter().rposition(|message| message.role == Role::User) {
-            Some(last) => {
-                self.messages.truncate(last + 1);
-                true
-            }
-            None => false,
+        let Some(question) = self.messages.iter().rposition(|message| message.role == Role::User) else { return false };
+        if self.answers.is_empty() {
+            self.answers.extend(self.messages.get(question + 1).cloned());
         }
+        self.messages.truncate(question + 1);
+        true
     }
 
     /// Drops the oldest message.
@@ -138,6 +167,26 @@ mod tests {
         assert_eq!(talk.undo().as_deref(), Some("a"));
         assert_eq!(talk.undo(), None);
         assert!(!talk.retract_answer());
+    }
+
+    #[test]
+    fn another_answer_keeps_the_first_one_to_choose_from() {
+        let mut talk = talk(&[(Role::User, "a"), (Role::Assistant, "b")]);
+        assert!(!talk.choose(0));
+        for answer in ["c", "d"] {
+            assert!(talk.retract_answer());
+            assert!(!talk.choose(0), "there is no answer to be replaced");
+            talk.push(Message::new(Role::Assistant, answer));
+        }
+        assert_eq!((texts(talk.answers().0), talk.answers().1), (vec!["b", "c", "d"], 2));
+        assert!(talk.choose(0) && !talk.choose(3));
+        assert_eq!((texts(talk.messages()), talk.answers().1), (vec!["a", "b"], 0));
+        // One more is the fourth, whichever counted.
+        assert!(talk.retract_answer());
+        talk.push(Message::new(Role::Assistant, "e"));
+        assert_eq!((texts(talk.answers().0), talk.answers().1), (vec!["b", "c", "d", "e"], 3));
+        talk.push(Message::new(Role::User, "f"));
+        assert!(talk.answers().0.is_empty());
     }
 
     #[test]

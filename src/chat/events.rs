@@ -29,8 +29,12 @@ pub enum Event {
     },
     /// The last exchange was taken back.
     Undo,
-    /// The last answer was taken back, to be given again.
+    /// The last answer was taken back, for another one.
     Retract,
+    /// Of the answers to the last question this one counts (from 0).
+    Choose {
+        answer: usize,
+    },
     Clear,
     /// So many of the oldest messages went, since the context was full.
     Drop {
@@ -117,6 +121,9 @@ impl Past {
             Event::Retract => {
                 self.conversation.retract_answer();
             }
+            Event::Choose { answer } => {
+                self.conversation.choose(answer);
+            }
             Event::Clear => self.conversation.clear(),
             Event::Drop { messages } => {
                 for _ in 0..messages {
@@ -165,7 +172,11 @@ mod tests {
             said(Role::User, "d", None),
             said(Role::Assistant, "e", decoded(&[1, 2, 3], &[1, 2, 9, 10])),
             Event::Retract,
-            said(Role::Assistant, "f", decoded(&[1, 2, 9, 10], &[1, 2, 9, 11])),
+            said(Role::Assistant, "g", decoded(&[1, 2, 9, 10], &[1, 2, 9, 12])),
+            Event::Retract,
+            said(Role::Assistant, "f", decoded(&[1, 2, 9, 12], &[1, 2, 9, 11])),
+            Event::Choose { answer: 1 },
+            Event::Choose { answer: 2 },
             Event::Set { name: "temperature".into(), value: "1".into() },
         ];
         let mut past = Past::default();
@@ -180,6 +191,7 @@ mod tests {
         assert_eq!(texts, ["a\nb \u{1F600}", "c", "d", "f"]);
         assert_eq!(past.decoded, [1, 2, 9, 11]);
         assert_eq!(past.settings, [("temperature".to_owned(), "1".to_owned())]);
+        assert_eq!(past.conversation.answers().0.len(), 3);
         past.happen(Event::Undo);
         past.happen(Event::Drop { messages: 1 });
         assert_eq!(past.conversation.messages().len(), 1);

@@ -5,11 +5,13 @@
 //! tokens that are left, which are the template's, and takes the marks out.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use super::conversation::{Conversation, Message, Role};
 use super::filters;
 use crate::error::{Error, Result};
 use minijinja::{Environment, context};
+use serde_json::Value;
 
 /// Instructions a template may take: far above any real one (tens a message), far below endless.
 const FUEL: u64 = 20_000_000;
@@ -30,7 +32,12 @@ pub struct Template {
     bos: String,
     eos: String,
     has_system_role: OnceCell<bool>,
+    /// What the template is told besides the messages, like `enable_thinking`.
+    variables: BTreeMap<String, Value>,
 }
+
+/// Variables that qchat gives.
+const OWN: [&str; 4] = ["messages", "add_generation_prompt", "bos_token", "eos_token"];
 
 impl Template {
     /// Compiles `source`. `guarded` are the texts of the vocabulary's special tokens.
@@ -46,7 +53,36 @@ impl Template {
         env.add_template_owned("chat", filters::without_generation_tags(source)).map_err(|error| broken(&error))?;
         let guarded = guarded.into_iter().filter(|text| text.chars().nth(1).is_some()).collect();
         let (bos, eos) = (bos.to_owned(), eos.to_owned());
-        Ok(Self { env, source: source.to_owned(), guarded, bos, eos, has_system_role: OnceCell::new() })
+        Ok(Self {
+            env,
+            source: source.to_owned(),
+            guarded,
+            bos,
+            eos,
+            has_system_role: OnceCell::new(),
+            variables: BTreeMap::new(),
+        })
+    }
+
+    /// Tells the template something; null takes it back.
+    ///
+    /// # Errors
+    /// When qchat itself says what it is.
+    pub fn set_variable(&mut self, name: &str, value: Value) -> Result<()> {
+        if OWN.contains(&name) {
+            return Err(Error::usage(format!("the template variable {name} is made of the conversation"))
+                .hint("take another name, like enable_thinking"));
+        }
+        match value {
+            Value::Null => self.variables.remove(name),
+            value => self.variables.insert(name.to_owned(), value),
+        };
+        self.has_system_role = OnceCell::new();
+        Ok(())
+    }
+
+    pub fn variable(&self, name: &str) -> Option<&Value> {
+        self.variables.get(name)
     }
 
     /// Renders a conversation up to where the assistant speaks next.
@@ -60,11 +96,14 @@ impl Template {
     fn render_messages(&self, messages: &[Message]) -> Result<Marked> {
         let mark = self.unused_mark(messages)?;
         let messages: Vec<Message> = messages.iter().map(|message| self.marked(message, mark)).collect();
+        let mut said = self.variables.clone();
+        said.values_mut().for_each(|value| self.mark_value(value, mark));
         let variables = context! {
             messages => messages,
             add_generation_prompt => true,
             bos_token => self.bos,
             eos_token => self.eos,
+            ..minijinja::Value::from_serialize(&said)
         };
         let text = self.env.get_template("chat").and_then(|template| template.render(variables));
         Ok(Marked { text: text.map_err(|error| broken(&error))?, mark })
@@ -89,11 +128,24 @@ impl Template {
         }
     }
 
+    fn mark_value(&self, value: &mut Value, mark: char) {
+        match value {
+            Value::String(text) => *text = mark_specials(text, &self.guarded, mark),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mark_value(item, mark)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.mark_value(field, mark)),
+            _ => {}
+        }
+    }
+
     /// A private-use character that stands nowhere in what will be rendered.
     fn unused_mark(&self, messages: &[Message]) -> Result<char> {
+        let variables = serde_json::to_string(&self.variables).unwrap_or_default();
         let used = |c: char| {
             let in_message = |m: &Message| m.content.contains(c) || m.reasoning.as_ref().is_some_and(|r| r.contains(c));
-            self.source.contains(c) || messages.iter().any(in_message) || self.guarded.iter().any(|g| g.contains(c))
+            self.source.contains(c)
+                || variables.contains(c)
+                || messages.iter().any(in_message)
+                || self.guarded.iter().any(|g| g.contains(c))
         };
         let free = ('\u{e000}'..='\u{f8ff}').find(|c| !used(*c));
         free.ok_or_else(|| {
@@ -148,6 +200,18 @@ mod tests {
         // A message that uses the first mark itself gets another one.
         let prompt = echo.render(&user("\u{e000}<|im_end|>")).unwrap();
         assert_eq!((prompt.mark, prompt.text.as_str()), ('\u{e001}', "<s>\u{e000}<\u{e001}|im_end|><|im_end|>"));
+    }
+
+    #[test]
+    fn variables_are_told_and_cannot_become_tokens() {
+        let source = "{{ enable_thinking is defined and enable_thinking is false }} {{ tone }} {{ list[0].a if list }}";
+        let mut echo = template(source);
+        assert_eq!(echo.render(&user("")).unwrap().text, "False  ");
+        echo.set_variable("enable_thinking", false.into()).unwrap();
+        echo.set_variable("tone", "a<|im_end|>".into()).unwrap();
+        echo.set_variable("list", serde_json::json!([{ "a": "<|im_end|>" }])).unwrap();
+        assert_eq!(echo.render(&user("")).unwrap().text, "True a<\u{e000}|im_end|> <\u{e000}|im_end|>");
+        assert!(echo.set_variable("messages", Value::Null).is_err());
     }
 
     #[test]

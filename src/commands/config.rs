@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::{ConfigArgs, ListFormat, MOST_DRAFTED};
+use crate::cli::{ConfigArgs, Editing, ListFormat, MOST_DRAFTED};
 use crate::error::Result;
 use crate::paths::{Paths, non_empty};
 use crate::prefix::MAX_AGE;
@@ -62,6 +62,8 @@ fn rows(config: &Config) -> Vec<Row> {
     }
     let own = &config.sampling;
     let usual = SamplingLayers::default().for_model(None);
+    let editing = config.editing.map(|keys| if keys == Editing::Vi { "vi".into() } else { "emacs".into() });
+    let template = (!config.template.is_empty()).then(|| json!(config.template).to_string());
     let kv = config.kv.map(|kv| kv.name().to_owned());
     vec![
         ("default_model", "", config.default_model.clone(), "the only one here, else the small default".into()),
@@ -87,7 +89,11 @@ fn rows(config: &Config) -> Vec<Row> {
         ("repack", "QCHAT_REPACK", say(config.repack.as_ref()), "in a talk, or as tuned".into()),
         ("kv", "QCHAT_KV", kv, "f16".into()),
         ("flash_attention", "QCHAT_FLASH_ATTENTION", say(config.flash_attention.as_ref()), "true, or as tuned".into()),
-        ("reasoning", "QCHAT_REASONING", None, "shown in a talk, hidden in a pipe".into()),
+        ("reasoning", "QCHAT_REASONING", None, "folded in a terminal, hidden in a pipe".into()),
+        ("reasoning_budget", "QCHAT_REASONING_BUDGET", say(config.reasoning_budget.as_ref()), "no limit".into()),
+        ("template", "", template, "what the model's template decides".into()),
+        ("plain", "QCHAT_PLAIN", say(config.plain.as_ref()), "false".into()),
+        ("editing", "QCHAT_EDITING", editing, "emacs".into()),
         ("no_cache", "QCHAT_NO_CACHE", None, "false".into()),
         ("cache.enabled", "", say(config.cache.enabled.as_ref()), "true".into()),
         ("cache.max_size", "", config.cache.max_size.clone(), "a part of what is free".into()),

@@ -59,7 +59,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
         ListFormat::Text => {
             terminal.detail("name, size, where it is and whether memory holds it, quantisation, its draft");
             let rows: Vec<Cells> = rows.iter().map(cells).collect();
-            output::print_clean(&terminal, &table(&rows, terminal.columns()))?;
+            output::print_clean(&terminal, &table(&rows, terminal.size().map(|(columns, _)| columns)))?;
         }
     }
     Ok(ExitCode::SUCCESS)

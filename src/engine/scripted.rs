@@ -38,6 +38,9 @@ pub struct Script {
     /// The number of the evaluation that fails, counted from 1.
     #[serde(default)]
     pub fails_at: Option<usize>,
+    /// The number of the evaluation that panics, counted from 1.
+    #[serde(default)]
+    pub panics_at: Option<usize>,
     /// Whether a sequence can be cut back, or only cleared.
     #[serde(default = "yes")]
     pub can_trim: bool,
@@ -303,6 +306,7 @@ impl Context for ScriptedContext {
         if self.model.script.fails_at == Some(self.evals) {
             return Err(EngineError::Failed("the script says so".into()));
         }
+        assert!(self.model.script.panics_at != Some(self.evals), "the script says so");
         if self.total() + rows.len() > self.settings.n_ctx {
             return Err(EngineError::Full { n_ctx: self.settings.n_ctx });
         }

@@ -347,6 +347,11 @@ impl Cached {
         Ok(Saved { tokens, ..Saved::default() })
     }
 
+    /// How long reading so many tokens took before; none where nothing is known.
+    pub(super) fn prefill_time(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize) -> Option<Duration> {
+        self.state(model, n_ctx)?.1.rates.prefill_time(tokens)
+    }
+
     /// Takes a measurement of reading a prompt, and keeps what is known; false where it is not known yet whose it is.
     pub(super) fn saw_prefill(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize, time: Duration) -> bool {
         let name = self.model.clone();

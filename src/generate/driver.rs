@@ -78,7 +78,7 @@ pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrup
             let prefilling = lane.turn.emitted() == 0;
             marked |= lane.turn.pass_mark(context.tokens(seq).len());
             if prefilling && !own.is_empty() {
-                lane.sink.reading(context.tokens(seq).len(), lane.turn.len());
+                lane.sink.reading(context.tokens(seq).len().saturating_sub(lane.turn.cached()));
             }
             if wanting.is_empty() {
                 continue;

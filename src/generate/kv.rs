@@ -188,6 +188,12 @@ impl Kv {
         }
     }
 
+    /// How long reading so many tokens took before, where the prefix cache knows.
+    pub(super) fn prefill_time(&mut self, tokens: usize) -> Option<Duration> {
+        let n_ctx = self.n_ctx();
+        self.cached.as_mut()?.prefill_time(self.model.as_ref(), n_ctx, tokens)
+    }
+
     /// Takes a measurement of reading a prompt; false where the prefix cache cannot use it yet.
     pub(super) fn saw_prefill(&mut self, tokens: usize, time: Duration) -> bool {
         let n_ctx = self.n_ctx();

@@ -50,6 +50,15 @@ impl<'v> Encoder<'v> {
 
     /// The ids of a rendered conversation, BOS as declared and never twice.
     pub fn encode(&self, prompt: &Marked) -> Vec<Token> {
+        self.with_bos(self.encode_marked(prompt))
+    }
+
+    /// The ids of the template's own text, within a prompt or an answer.
+    pub fn encode_within(&self, text: &str) -> Vec<Token> {
+        self.encode_marked(&Marked { text: text.to_owned(), mark: '\u{e000}' })
+    }
+
+    fn encode_marked(&self, prompt: &Marked) -> Vec<Token> {
         let mut tokens = Vec::new();
         let mut rest = prompt.text.as_str();
         let mut strip = false;
@@ -65,7 +74,7 @@ impl<'v> Encoder<'v> {
             strip = special.strips_right;
             rest = after;
         }
-        self.with_bos(tokens)
+        tokens
     }
 
     /// The ids of plain text: no template, no control tokens.

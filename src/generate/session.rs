@@ -164,9 +164,11 @@ impl Session {
         if let Some(speculator) = &mut self.speculator {
             speculator.begin(&settings.sampling, self.kv.n_ctx(), budget);
         }
+        let unread = len - reused.tokens;
+        sink.reads(unread, self.kv.prefill_time(unread));
         let model = Arc::clone(self.kv.model());
         let mut marks = std::mem::take(&mut settings.boundaries);
-        if len - reused.tokens >= LONG {
+        if unread >= LONG {
             // A hit never covers the last token, and a whole state cannot be cut back to what it covers.
             marks.push(if self.model().save() == Save::Whole { len - 1 } else { len });
         }

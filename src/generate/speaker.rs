@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::prompt::Encoder;
 use super::session::{Limits, Session};
 use super::stats::Answer;
-use super::text::{Reasoning, Sink};
-use super::turn::TurnSettings;
+use super::text::{CLOSE, Reasoning, Sink};
+use super::turn::{ThoughtLimit, TurnSettings};
 use crate::chat::{Conversation, Template, named};
 use crate::engine::{Model, Save, Token, Vocab};
 use crate::error::{Error, Result};
@@ -33,6 +33,9 @@ pub struct Fitted {
     /// How many of the oldest messages had to go.
     pub dropped: usize,
 }
+
+/// The variables by which templates switch thoughts on and off (those of Qwen3 and of Granite).
+pub const THINKING: [&str; 2] = ["enable_thinking", "thinking"];
 
 /// A session with a template.
 pub struct Speaker {
@@ -102,6 +105,44 @@ impl Speaker {
         let opened = prompt.text.trim_end().ends_with("<think>");
         let tokens = Encoder::new(self.session.model().vocab(), Some(source)).encode(&prompt);
         Ok((tokens, if opened { Reasoning::Opened } else { Reasoning::Watch }))
+    }
+
+    /// Sets a variable of the template, or takes it back (null).
+    ///
+    /// # Errors
+    /// When the variable is qchat's own.
+    pub fn set_variable(&mut self, name: &str, value: serde_json::Value) -> Result<()> {
+        match &mut self.template {
+            Some((template, ..)) => template.set_variable(name, value),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the template has such a variable.
+    pub fn looks_at(&self, name: &str) -> bool {
+        let source = self.template.as_ref().map_or("", |(_, _, source)| source);
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        let mut found = source.match_indices(name).map(|(at, _)| (&source[..at], &source[at + name.len()..]));
+        found.any(|(before, after)| !before.ends_with(is_name) && !after.starts_with(is_name))
+    }
+
+    /// Whether the template is told to let the model think, in words.
+    pub fn thinking(&self) -> &'static str {
+        let told = |name| self.template.as_ref().and_then(|(template, ..)| template.variable(name)?.as_bool());
+        match THINKING.into_iter().filter(|name| self.looks_at(name)).map(told).next() {
+            None => "as the model does (its template has no switch)",
+            Some(None) => "as the template has it",
+            Some(Some(true)) => "on",
+            Some(Some(false)) => "off",
+        }
+    }
+
+    /// Thoughts of at most so many tokens.
+    pub fn thought_limit(&self, tokens: usize) -> ThoughtLimit {
+        let source = self.template.as_ref().map(|(_, _, source)| source.as_str());
+        let encoder = Encoder::new(self.session.model().vocab(), source);
+        // As the templates of Qwen3 and DeepSeek-R1 write thoughts that have ended.
+        ThoughtLimit { tokens, end: encoder.encode_within(&format!("\n{CLOSE}\n\n")) }
     }
 
     /// Where `prompt` and the prompt of a conversation that begins the same way part, for models of which only whole states

@@ -1,5 +1,7 @@
 //! From token bytes to what a reader sees: characters, thoughts apart from content, stop strings.
 
+use std::time::Duration;
+
 use super::detokenize::Utf8;
 use super::stop::{StopStrings, overlap};
 
@@ -25,8 +27,11 @@ pub trait Sink {
     /// Called when tokens were emitted, those of one round together.
     fn emitted(&mut self, _tokens: usize) {}
 
-    /// Called while the prompt is read: tokens so far, tokens in all.
-    fn reading(&mut self, _read: usize, _of: usize) {}
+    /// Called before so many tokens of a prompt are read, with the time that took before where that is known.
+    fn reads(&mut self, _tokens: usize, _time: Option<Duration>) {}
+
+    /// Called while they are read: tokens so far.
+    fn reading(&mut self, _read: usize) {}
 }
 
 /// How thoughts are told from content.
@@ -41,7 +46,7 @@ pub enum Reasoning {
 }
 
 const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
+pub(super) const CLOSE: &str = "</think>";
 
 enum Phase {
     /// Only white space so far, or a part of `<think>`.
@@ -73,6 +78,11 @@ impl TextStream {
         let stops = StopStrings::new(stops);
         let (content, reasoning) = (String::new(), String::new());
         Self { utf8: Utf8::default(), phase, held: String::new(), stops, trims_first_space, content, reasoning }
+    }
+
+    /// Whether what comes next is thoughts.
+    pub(super) fn is_thinking(&self) -> bool {
+        matches!(self.phase, Phase::Thinking)
     }
 
     /// Adds the bytes of a token. `Ok(true)`: a stop string was completed.

@@ -4,6 +4,7 @@
 //! evaluated next. While decoding that is exactly one pending token: emitted, not yet in the KV. The rows of a draft follow
 //! the pending one and are judged in order by the same `absorb`; plain decoding is a draft of zero.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::cached::{Restored, Saved};
@@ -22,8 +23,19 @@ pub struct TurnSettings {
     /// The most tokens to emit.
     pub max_tokens: Option<usize>,
     pub reasoning: Reasoning,
+    /// Ends thoughts that grow too long.
+    pub thoughts: Option<ThoughtLimit>,
     /// Lengths of the prompt where others may part from it: models of which only whole states can be saved are saved there.
     pub boundaries: Vec<usize>,
+}
+
+/// How long thoughts may grow, and what ends them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThoughtLimit {
+    /// Tokens of thoughts.
+    pub tokens: usize,
+    /// What the model is made to say then.
+    pub end: Vec<Token>,
 }
 
 /// One answer in the making.
@@ -40,6 +52,11 @@ pub struct Turn<'v> {
     draft: Vec<Token>,
     sampler: Sampler,
     text: TextStream,
+    limit: Option<ThoughtLimit>,
+    /// Tokens of thoughts so far.
+    thought: usize,
+    /// Tokens that come next whatever the model would say.
+    forced: VecDeque<Token>,
     piece: Vec<u8>,
     finish: Option<Finish>,
     began: Instant,
@@ -53,7 +70,7 @@ impl<'v> Turn<'v> {
     pub fn new(seq: Seq, vocab: &'v dyn Vocab, prompt: Vec<Token>, cached: usize, settings: TurnSettings) -> Self {
         // Behind a template the first piece's space is the tokenizer's; where text is continued it is the model's.
         let trims_first_space = vocab.spaces_first_piece() && settings.reasoning != Reasoning::Off;
-        Self {
+        let mut turn = Self {
             seq,
             vocab,
             prompt_len: prompt.len(),
@@ -64,13 +81,18 @@ impl<'v> Turn<'v> {
             marks: Vec::new(),
             draft: Vec::new(),
             sampler: Sampler::new(settings.sampling),
+            limit: settings.thoughts,
+            thought: 0,
+            forced: VecDeque::new(),
             piece: Vec::new(),
             finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),
             began: Instant::now(),
             prefill: None,
             decode: Duration::ZERO,
             sampling: Duration::ZERO,
-        }
+        };
+        turn.limit_thoughts();
+        turn
     }
 
     pub fn seq(&self) -> Seq {
@@ -101,6 +123,11 @@ impl<'v> Turn<'v> {
 
     pub fn prompt_len(&self) -> usize {
         self.prompt_len
+    }
+
+    /// Tokens of the prompt that were not to be read.
+    pub fn cached(&self) -> usize {
+        self.cached
     }
 
     /// How many tokens there are.
@@ -163,7 +190,9 @@ impl<'v> Turn<'v> {
         let mut proposals = draft.iter();
         for logits in logits {
             let began = Instant::now();
-            let token = self.sampler.sample(logits, self.tokens.len(), &self.tokens[self.prompt_len..]);
+            let forced = self.forced.pop_front();
+            let token = forced
+                .unwrap_or_else(|| self.sampler.sample(logits, self.tokens.len(), &self.tokens[self.prompt_len..]));
             self.sampling += began.elapsed();
             let agreed = proposals.next() == Some(&token);
             judged.accepted += usize::from(agreed);
@@ -196,11 +225,22 @@ impl<'v> Turn<'v> {
         self.tokens.push(token);
         self.piece.clear();
         self.vocab.piece(token, &mut self.piece);
-        match self.text.push(&self.piece, sink) {
+        self.thought += usize::from(self.text.is_thinking());
+        let pushed = self.text.push(&self.piece, sink);
+        self.limit_thoughts();
+        match pushed {
             Err(_) => self.finish = Some(Finish::ReaderGone),
             Ok(true) => self.finish = Some(Finish::Stop),
             Ok(false) if self.emitted() >= self.max_tokens => self.end(Finish::Length, sink),
             Ok(false) => {}
+        }
+    }
+
+    fn limit_thoughts(&mut self) {
+        if self.text.is_thinking()
+            && let Some(limit) = self.limit.take_if(|limit| self.thought >= limit.tokens)
+        {
+            self.forced = limit.end.into();
         }
     }
 

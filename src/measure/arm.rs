@@ -235,6 +235,7 @@ impl Arm {
             stops: Vec::new(),
             max_tokens: Some(tokens),
             reasoning,
+            thoughts: None,
             boundaries: Vec::new(),
         };
         let mut clock = Clock::default();

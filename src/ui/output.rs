@@ -4,10 +4,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use super::clean::{self, Cleaner};
-use super::progress::Waiting;
-use crate::cli::{Colour, OutputFormat, UiArgs};
+use crate::cli::{Colour, UiArgs};
 use crate::error::{Error, Kind, Result};
-use crate::generate::{Part, Sink, SinkClosed};
 
 /// What the terminal allows and the user wants.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +14,8 @@ pub struct Terminal {
     pub stderr: bool,
     /// Whether escape sequences may go to stdout.
     pub colour: bool,
+    /// Whether the cursor of stdout can be moved.
+    pub draws: bool,
     pub verbosity: Verbosity,
 }
 
@@ -43,7 +43,7 @@ impl Terminal {
             (false, 0) => Verbosity::Normal,
             (false, _) => Verbosity::Details,
         };
-        Self { stdout, stderr, colour, verbosity }
+        Self { stdout, stderr, colour, draws: stdout && !dumb, verbosity }
     }
 
     /// Whether bars and spinners may be drawn.
@@ -51,11 +51,11 @@ impl Terminal {
         self.stderr && self.verbosity > Verbosity::Quiet
     }
 
-    /// The width of the terminal that stdout is; none for a pipe.
-    pub fn columns(&self) -> Option<usize> {
-        let (terminal_size::Width(columns), _) = self.stdout.then(terminal_size::terminal_size).flatten()?;
-        // One that says 0 does not know.
-        Some(usize::from(columns)).filter(|columns| *columns > 0)
+    /// Columns and rows of the terminal that stdout is; none for a pipe, or where it does not know.
+    pub fn size(&self) -> Option<(usize, usize)> {
+        let size = self.stdout.then(terminal_size::terminal_size).flatten();
+        let (terminal_size::Width(columns), terminal_size::Height(rows)) = size?;
+        Some((columns.into(), rows.into())).filter(|(columns, rows)| *columns > 0 && *rows > 0)
     }
 
     /// A line for the user, on stderr.
@@ -89,6 +89,13 @@ pub fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A number with a comma at each thousand.
+pub fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
 /// Bytes of a model, in words.
 pub fn size(bytes: u64) -> String {
     match bytes {
@@ -109,6 +116,20 @@ pub fn report(error: &Error) {
         return;
     }
     say("qchat: ", &error.to_string());
+}
+
+/// A panic is one line too, with attributes reset and the cursor shown where a terminal listens.
+pub fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let place = panic.location().map_or_else(String::new, |place| format!(" ({}:{})", place.file(), place.line()));
+        if io::stdout().is_terminal() && io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "\x1b[0m\x1b[?25h\r\n");
+        }
+        say("qchat: ", &format!("this is a fault of qchat itself{place}: {text}"));
+    }));
 }
 
 /// clap's help and errors: help as it is, an error as one line.
@@ -168,8 +189,7 @@ pub fn print(text: &str) -> Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn print_to(text: &str) -> Result<Reader> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match write_now(text) {
         Ok(()) => Ok(Reader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(cannot_write(&error)),
@@ -200,124 +220,12 @@ pub fn json_line(value: &serde_json::Value) -> String {
     text.chars().map(|c| if c.is_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
-fn cannot_write(error: &io::Error) -> Error {
+/// Writes to stdout at once.
+pub(super) fn write_now(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+pub(super) fn cannot_write(error: &io::Error) -> Error {
     Error::failed(format!("stdout cannot be written to: {error}"))
-}
-
-/// Writes an answer to stdout as it is made.
-pub struct AnswerSink {
-    format: OutputFormat,
-    shows_reasoning: bool,
-    colour: bool,
-    cleaner: Option<Cleaner>,
-    last_part: Option<Part>,
-    ends_with_newline: bool,
-    failure: Option<io::Error>,
-    /// Until the first token.
-    waiting: Option<Waiting>,
-}
-
-impl AnswerSink {
-    pub fn new(terminal: &Terminal, format: OutputFormat, shows_reasoning: bool) -> Self {
-        Self {
-            format,
-            shows_reasoning,
-            colour: terminal.colour,
-            cleaner: terminal.stdout.then(Cleaner::default),
-            last_part: None,
-            ends_with_newline: false,
-            failure: None,
-            waiting: Some(Waiting::new(terminal, "reading the prompt")),
-        }
-    }
-
-    /// Ends the answer's last line. Answers whether the reader is still there.
-    ///
-    /// # Errors
-    /// When stdout could not be written to, except for a closed pipe.
-    pub fn finish(mut self) -> Result<()> {
-        self.waiting = None;
-        if self.format == OutputFormat::Text && self.failure.is_none() {
-            self.leave_part();
-            if !self.ends_with_newline && self.last_part.is_some() {
-                self.put("\n");
-            }
-        }
-        match self.failure {
-            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
-            _ => Ok(()),
-        }
-    }
-
-    fn put(&mut self, text: &str) {
-        self.write_out(text);
-        self.ends_with_newline = text.ends_with('\n');
-    }
-
-    /// An escape sequence: it moves nothing, so the line ends where it ended.
-    fn style(&mut self, sequence: &str) {
-        if self.colour {
-            self.write_out(sequence);
-        }
-    }
-
-    fn write_out(&mut self, text: &str) {
-        let mut out = io::stdout().lock();
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            self.failure = Some(error);
-        }
-    }
-
-    fn leave_part(&mut self) {
-        if self.last_part == Some(Part::Reasoning) {
-            self.style("\x1b[0m");
-        }
-    }
-}
-
-impl Sink for AnswerSink {
-    fn reading(&mut self, read: usize, of: usize) {
-        if let Some(waiting) = &self.waiting {
-            waiting.at(read as f32 / of as f32);
-        }
-    }
-
-    fn write(&mut self, part: Part, text: &str) -> Result<(), SinkClosed> {
-        self.waiting = None;
-        if part == Part::Reasoning && !self.shows_reasoning {
-            return Ok(());
-        }
-        match self.format {
-            OutputFormat::Text => {
-                let mut text = self.cleaner.as_mut().map_or_else(|| text.to_owned(), |cleaner| cleaner.clean(text));
-                if self.last_part != Some(part) {
-                    // Models put <think> on a line of its own; the rest of that line says nothing.
-                    if part == Part::Reasoning {
-                        text = text.trim_start().to_owned();
-                        if text.is_empty() {
-                            return Ok(());
-                        }
-                    }
-                    self.leave_part();
-                    if self.last_part.is_some() {
-                        self.put(if self.ends_with_newline { "\n" } else { "\n\n" });
-                    }
-                    if part == Part::Reasoning {
-                        self.style("\x1b[2m");
-                    }
-                    self.last_part = Some(part);
-                }
-                self.put(&text);
-            }
-            OutputFormat::Jsonl => {
-                let chunk = match part {
-                    Part::Content => serde_json::json!({ "content": text }),
-                    Part::Reasoning => serde_json::json!({ "reasoning": text }),
-                };
-                self.put(&format!("{}\n", json_line(&chunk)));
-            }
-            OutputFormat::Json => {}
-        }
-        if self.failure.is_some() { Err(SinkClosed) } else { Ok(()) }
-    }
 }

@@ -1,50 +1,122 @@
 //! Bars and spinners, on stderr and only when it is a terminal.
 
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::clean;
+use super::hush::Hush;
 use super::output::Terminal;
 use crate::models::fetch::Progress;
 
 /// A load or a wait that deserves a line when it lasts; the line goes when this is dropped.
 pub struct Waiting {
-    bar: ProgressBar,
+    shared: Arc<(Mutex<Course>, Condvar)>,
+    /// A ^C on the row of the bar would break it.
+    hush: Option<Hush>,
+    /// Draws, also while nothing is reported: one step of a long prompt takes seconds. None where nobody looks.
+    drawing: Option<JoinHandle<()>>,
+}
+
+/// How far something is.
+struct Course {
+    message: String,
+    began: Instant,
+    /// 0 to 1, and when that was reported.
+    done: f64,
+    at: Instant,
+    /// Of the whole, a second; 0 where nothing is known.
+    rate: f64,
+    over: bool,
 }
 
 /// What lasts less than this is not worth a line.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Between two drawings.
+const STEP: Duration = Duration::from_millis(100);
 
 impl Waiting {
     pub fn new(terminal: &Terminal, message: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::hidden());
-        bar.set_style(style("{msg} {wide_bar} {percent:>3}%"));
-        bar.set_message(clean::line(message));
-        if terminal.draws_progress() {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        Self { bar }
+        let now = Instant::now();
+        let message = clean::line(message);
+        let course = Course { message, began: now, done: 0.0, at: now, rate: 0.0, over: false };
+        let shared = Arc::new((Mutex::new(course), Condvar::new()));
+        let own = Arc::clone(&shared);
+        let drawing = terminal.draws_progress().then(|| std::thread::spawn(move || draw(&own)));
+        Self { shared, hush: drawing.as_ref().map(|_| Hush::begin()), drawing }
+    }
+
+    /// How long the whole is expected to take.
+    pub fn expect(&self, time: Duration) {
+        self.change(|course| course.rate = 1.0 / time.as_secs_f64().max(1e-3));
     }
 
     /// 0 to 1.
     pub fn at(&self, done: f32) {
-        if self.bar.elapsed() > PATIENCE {
-            self.bar.set_position((done * 100.0) as u64);
-        }
+        self.change(|course| {
+            (course.done, course.at) = (f64::from(done).clamp(0.0, 1.0), Instant::now());
+            if course.done > 0.0 {
+                course.rate = course.done / course.began.elapsed().as_secs_f64().max(1e-3);
+            }
+        });
     }
 
     /// Another message.
     pub fn say(&self, message: &str) {
-        self.bar.set_message(clean::line(message));
+        self.change(|course| course.message = clean::line(message));
     }
 
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
+    fn change(&self, change: impl FnOnce(&mut Course)) {
+        if let Ok(mut course) = self.shared.0.lock() {
+            change(&mut course);
+        }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.clear();
+        self.change(|course| course.over = true);
+        self.shared.1.notify_all();
+        self.drawing.take().map(JoinHandle::join);
+        self.hush = None;
+    }
+}
+
+impl Course {
+    /// How much is done, as far as that can be told between two reports.
+    fn estimate(&self, now: Instant) -> f64 {
+        (self.done + self.rate * (now - self.at).as_secs_f64()).min(0.99).max(self.done)
+    }
+}
+
+fn draw((course, changed): &(Mutex<Course>, Condvar)) {
+    let Ok(mut own) = course.lock() else { return };
+    let mut bar: Option<ProgressBar> = None;
+    while !own.over {
+        let now = Instant::now();
+        if now - own.began >= PATIENCE {
+            let bar = bar.get_or_insert_with(|| {
+                ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::stderr())
+                    .with_style(style("{msg} {wide_bar} {percent:>3}%{prefix}"))
+            });
+            let done = own.estimate(now);
+            let left = Duration::from_secs(((1.0 - done) / own.rate.max(1e-9)).ceil().min(1e6) as u64);
+            bar.set_prefix(if own.rate > 0.0 {
+                format!(", {} left", humantime::format_duration(left))
+            } else {
+                String::new()
+            });
+            bar.set_message(own.message.clone());
+            bar.set_position((done * 100.0) as u64);
+            bar.tick();
+        }
+        let Ok((back, _)) = changed.wait_timeout(own, STEP) else { return };
+        own = back;
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
     }
 }
 

@@ -1,29 +1,35 @@
 //! The line editor of the REPL: history, several lines, pasted blocks, completion. Knows no model.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{
-    Behavior, Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler, Helper,
-    Highlighter, Hinter, KeyCode, KeyEvent, Modifiers, RepeatCount,
-};
+use rustyline::{Behavior, Config, Context, EditMode, Editor, Event, EventHandler, Helper, Highlighter, Hinter};
 
+use super::keys::Keys;
 use super::output::Terminal;
 use super::slash;
+use crate::cli::Editing;
 use crate::error::{Error, Result};
+use crate::paths::expand_home;
 
 /// What came from the keyboard.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Input {
-    Message(String),
+    Message(Message),
     /// Ctrl-C.
     Cancelled,
     /// Ctrl-D, or the end of the input.
     End,
+}
+
+/// A message, and the files that were named in it as `@PATH`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    pub text: String,
+    pub files: Vec<PathBuf>,
 }
 
 /// Reads messages.
@@ -31,7 +37,7 @@ pub struct Lines {
     editor: Editor<Assistance, DefaultHistory>,
     history: Option<PathBuf>,
     terminal: Terminal,
-    continued: Continued,
+    keys: Keys,
 }
 
 const HISTORY: usize = 10_000;
@@ -41,26 +47,26 @@ impl Lines {
     ///
     /// # Errors
     /// When the terminal cannot be used.
-    pub fn new(terminal: Terminal, history: Option<PathBuf>, models: Vec<String>) -> Result<Self> {
+    pub fn new(terminal: Terminal, history: Option<PathBuf>, models: Vec<String>, editing: Editing) -> Result<Self> {
         let unusable = |error: ReadlineError| Error::failed(format!("the terminal cannot be used: {error}"));
         let config = Config::builder()
             .max_history_size(HISTORY)
             .map_err(unusable)?
             .auto_add_history(false)
             .bracketed_paste(true)
+            .edit_mode(if editing == Editing::Vi { EditMode::Vi } else { EditMode::Emacs })
             // stdout may be a pipe that wants only answers: the prompt then goes to the terminal itself.
             .behavior(if terminal.stdout { Behavior::Stdio } else { Behavior::PreferTerm })
             .build();
         let mut editor = Editor::with_config(config).map_err(unusable)?;
-        let continued = Continued::default();
-        let enter = KeyEvent(KeyCode::Enter, Modifiers::NONE);
-        editor.bind_sequence(enter, EventHandler::Conditional(Box::new(continued.clone())));
+        let keys = Keys::default();
+        editor.bind_sequence(Event::Any, EventHandler::Conditional(Box::new(keys.clone())));
         editor.set_helper(Some(Assistance { files: FilenameCompleter::new(), models }));
         if let Some(path) = &history {
             // A history that is not there yet, or cannot be read, is an empty one.
             let _ = editor.load_history(path);
         }
-        Ok(Self { editor, history, terminal, continued })
+        Ok(Self { editor, history, terminal, keys })
     }
 
     /// The next message, `"""` resolved.
@@ -69,14 +75,17 @@ impl Lines {
     /// When the terminal fails.
     pub fn read(&mut self) -> Result<Input> {
         let line = self.editor.readline(">>> ");
-        let continued = self.continued.take();
+        let typed = self.keys.take();
         match line {
             Ok(line) => {
-                let message = joined(&line, &continued);
-                if !message.trim().is_empty() {
-                    self.remember(&message);
+                let line = joined(&line, &typed.continued);
+                let files = mentioned(&line);
+                let text = typed.unfolded(&line);
+                // A folded paste is too long to be edited in a line; `/edit` and the chat have it.
+                if !text.trim().is_empty() && text == line {
+                    self.remember(&text);
                 }
-                Ok(Input::Message(message))
+                Ok(Input::Message(Message { text, files }))
             }
             Err(ReadlineError::Interrupted) => Ok(Input::Cancelled),
             Err(ReadlineError::Eof) => Ok(Input::End),
@@ -97,25 +106,6 @@ impl Lines {
     }
 }
 
-/// Enter behind a backslash at the end begins a new line. Where that happened is remembered, since a pasted text may
-/// hold backslashes of its own.
-#[derive(Clone, Default)]
-struct Continued(Arc<Mutex<Vec<usize>>>);
-
-impl Continued {
-    fn take(&self) -> Vec<usize> {
-        self.0.lock().map(|mut places| std::mem::take(&mut *places)).unwrap_or_default()
-    }
-}
-
-impl ConditionalEventHandler for Continued {
-    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        let place = context.line().strip_suffix('\\').filter(|_| context.pos() == context.line().len())?.len();
-        self.0.lock().ok()?.push(place);
-        Some(Cmd::Newline)
-    }
-}
-
 /// Resolves `"""` blocks, and takes out the backslashes at `continued`.
 fn joined(line: &str, continued: &[usize]) -> String {
     let mut line = line.to_owned();
@@ -130,6 +120,27 @@ fn joined(line: &str, continued: &[usize]) -> String {
         return inner.strip_prefix('\n').unwrap_or(inner).trim_end_matches('\n').to_owned();
     }
     line.trim_end_matches('\n').to_owned()
+}
+
+/// The files that are named as `@PATH` at the beginning of a word; a space in a path is `\ `, as Tab writes it. What is no
+/// file is only text: `@property`, `@alice`.
+fn mentioned(line: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for (at, _) in line.match_indices('@') {
+        if !line[..at].chars().next_back().is_none_or(char::is_whitespace) {
+            continue;
+        }
+        let mut word = String::new();
+        let mut rest = line[at + 1..].chars();
+        while let Some(c) = rest.next().filter(|c| !c.is_whitespace()) {
+            word.push(if c == '\\' { rest.next().unwrap_or(c) } else { c });
+        }
+        // `what is in @README.md?`
+        let ends = [word.as_str(), word.trim_end_matches(['?', '!', '.', ',', ';', ':', ')'])];
+        let file = ends.into_iter().map(expand_home).find(|path| path.is_file());
+        files.extend(file.filter(|file| !files.contains(file)));
+    }
+    files
 }
 
 #[derive(Helper, Hinter, Highlighter)]
@@ -172,7 +183,20 @@ impl Completer for Assistance {
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::{joined, mentioned};
+
+    #[test]
+    fn files_are_named_by_an_at_sign_before_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a.md"), "a").unwrap();
+        std::fs::write(path("b c.md"), "b").unwrap();
+        let (a, b) = (path("a.md"), path("b c.md"));
+        let folder = folder.path().display();
+        assert_eq!(mentioned(&format!("what is @{folder}/a.md?")), std::slice::from_ref(&a));
+        assert_eq!(mentioned(&format!("@{folder}/b\\ c.md and (see) @{folder}/a.md, @{folder}/a.md")), [b, a]);
+        assert!(mentioned(&format!("@property me@{folder}/a.md @{folder} @ @{folder}/none")).is_empty());
+    }
 
     #[test]
     fn blocks_become_lines_and_pasted_text_stays() {

@@ -8,12 +8,16 @@ pub enum Slash<'a> {
     System(Option<&'a str>),
     Clear,
     Retry,
+    /// The next of several answers, or the one of this number.
+    Other(Option<&'a str>),
     Undo,
     /// A message from the editor: the last one, or a new one.
     Edit(Option<&'a str>),
     /// A file before the next message, or with this one.
     File(Option<&'a str>),
     Copy,
+    /// What the model thought before its last answer.
+    Thoughts,
     /// A setting and its value.
     Set(Option<(&'a str, &'a str)>),
     Show,
@@ -32,20 +36,18 @@ pub enum Slash<'a> {
 }
 
 /// Name, arguments, what it does.
-pub const COMMANDS: [(&str, &str, &str); 17] = [
+pub const COMMANDS: [(&str, &str, &str); 19] = [
     ("/help", "", "this list"),
     ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
     ("/clear", "", "forget the talk, keep the system prompt"),
     ("/retry", "", "answer the last message again, with another seed"),
+    ("/other", "[N]", "after /retry: show another one of the answers, and go on with it"),
     ("/undo", "", "take the last message and its answer back"),
     ("/edit", "[new]", "change the last message in $EDITOR and ask again, or write a new one"),
     ("/file", "PATH [QUESTION]", "put a file before the question, or before the next message"),
     ("/copy", "", "put the last answer into the clipboard"),
-    (
-        "/set",
-        "[NAME VALUE]",
-        "change a setting: temperature, top_k, top_p, min_p, repeat_penalty, seed, max_tokens, context, stop, reasoning",
-    ),
+    ("/thoughts", "", "what the model thought before its last answer"),
+    ("/set", "[NAME VALUE]", "change a setting; /show lists them"),
     ("/show", "", "the model and the settings"),
     ("/stats", "", "what the last answer cost"),
     ("/model", "[NAME]", "show the model, or go on with another one"),
@@ -75,6 +77,8 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
         "system" => Slash::System(argument),
         "clear" => Slash::Clear,
         "retry" => Slash::Retry,
+        "other" => Slash::Other(argument),
+        "thoughts" => Slash::Thoughts,
         "undo" => Slash::Undo,
         "edit" => Slash::Edit(argument),
         "file" => Slash::File(argument),

@@ -232,7 +232,7 @@ fn what_was_taken_back_stays_taken_back() {
     pty.says("/undo", &["taken back: b"]);
     pty.says("c", &["Two."]);
     pty.says("/set max_tokens 2", &[]);
-    pty.says("/retry", &["Tw"]);
+    pty.says("/retry", &["Tw", "(answer 2 of 2; /other shows the others)"]);
     pty.leave();
     assert_eq!(said(&sandbox, "x"), ["user: a", "assistant: One.", "user: c", "assistant: Tw"]);
 
@@ -292,13 +292,13 @@ fn settings_system_prompt_and_model_are_in_force_again() {
     ]);
     pty.says("/system", &["Be polite."]);
     pty.line("/show");
-    pty.wait_for("chat            x");
+    pty.wait_for("chat              x");
     pty.at_prompt();
     for (name, value) in set {
-        pty.wait_for(&format!("{name:<15} {value}"));
+        pty.wait_for(&format!("{name:<17} {value}"));
     }
-    pty.wait_for("stop            [\"ei\"]");
-    pty.wait_for("context         0 of at most 2048 tokens");
+    pty.wait_for("stop              [\"ei\"]");
+    pty.wait_for("context           0 of at most 2048 tokens");
     pty.says("b", &["Zw"]);
     pty.says("/system Be \"very\" brief.", &["the system prompt is set; it counts from the next message on"]);
     pty.leave();
@@ -326,15 +326,15 @@ fn a_flag_is_above_the_chat_and_the_chat_above_the_config() {
         let mut pty = Pty::command(&sandbox, (40, 120), &argv, env);
         pty.at_prompt();
         pty.line("/show");
-        pty.wait_for("chat            x");
+        pty.wait_for("chat              x");
         pty.at_prompt();
         for wanted in wanted {
             assert!(pty.rows().iter().any(|row| row == wanted), "{wanted} in {:#?}", pty.rows());
         }
         pty
     };
-    let (temperature, most) = (|t: &str| format!("temperature     {t}"), |n: &str| format!("max_tokens      {n}"));
-    let mut pty = shows(&[model.to_str().unwrap()], &[], &[&temperature("0.1"), "top_k           1", &most("11")]);
+    let (temperature, most) = (|t: &str| format!("temperature       {t}"), |n: &str| format!("max_tokens        {n}"));
+    let mut pty = shows(&[model.to_str().unwrap()], &[], &[&temperature("0.1"), "top_k             1", &most("11")]);
     pty.says("a", &["One."]);
     // By its other name, too.
     pty.says("/set temp 0.2", &[]);
@@ -342,7 +342,8 @@ fn a_flag_is_above_the_chat_and_the_chat_above_the_config() {
     pty.says("/system of the chat", &["the system prompt is set; it counts from the next message on"]);
     pty.leave();
 
-    let mut pty = shows(&[], &[], &["model           model", &temperature("0.2"), "top_k           1", &most("22")]);
+    let mut pty =
+        shows(&[], &[], &["model             model", &temperature("0.2"), "top_k             1", &most("22")]);
     pty.says("/system", &["of the chat"]);
     pty.leave();
     let environment = [("QCHAT_TEMP", "0.3"), ("QCHAT_SYSTEM", "of the environment")];
@@ -356,7 +357,7 @@ fn a_flag_is_above_the_chat_and_the_chat_above_the_config() {
     pty.says("b", &["Two."]);
     pty.leave();
     assert_eq!(said(&sandbox, "x")[0], "system: of the flag", "a prompt is a part of what was said");
-    let pty = shows(&["other.script"], &[], &["model           other"]);
+    let pty = shows(&["other.script"], &[], &["model             other"]);
     assert!(pty.rows().contains(&"(this chat was with model; it goes on with other)".to_owned()), "{:?}", pty.rows());
     pty.leave();
 }
@@ -375,10 +376,10 @@ fn a_chat_that_is_loaded_brings_its_settings_and_no_others() {
     pty.says("/set temperature 0.25", &[]);
     pty.says("/load a", &["chat a, 2 messages so far", ">>> of a", "One."]);
     pty.line("/show");
-    pty.wait_for("chat            a");
+    pty.wait_for("chat              a");
     pty.at_prompt();
     let rows = pty.rows();
-    for row in ["temperature     0.7", "top_k           7", "max_tokens      2", "stop            [\"n\"]"] {
+    for row in ["temperature       0.7", "top_k             7", "max_tokens        2", "stop              [\"n\"]"] {
         assert!(rows.iter().any(|own| own == row), "{row} in {rows:#?}");
     }
     pty.says("/load b", &["chat b, 2 messages so far", ">>> of b", "One."]);
@@ -699,7 +700,7 @@ fn a_private_talk_leaves_nothing_behind() {
     pty.says("/load", &["there are no chats yet"]);
     pty.says("/load x", &["qchat: nothing is kept of this talk. begin it without --private"]);
     pty.line("/show");
-    pty.wait_for("chat            (not kept)");
+    pty.wait_for("chat              (not kept)");
     pty.says("/export", &["written to chat.md"]);
     pty.leave();
     assert!(fs::read_to_string(sandbox.path("chat.md")).unwrap().contains(SECRET), "what was asked for");

@@ -50,8 +50,9 @@ fn prompts_have_the_ids_of_the_reference() {
         let settings = LoadSettings { gpu_layers: Some(0), repack: true };
         let model = qchat::engine::open(&path, &settings, &mut |_| true).unwrap();
         let limits = Limits { n_ctx: None, first: 0, threads: 1 };
-        let speaker = Speaker::new(model, None, limits, Interrupt::default()).unwrap();
-        for talk in case.conversations.iter().filter(|talk| talk.enable_thinking.is_none()) {
+        let mut speaker = Speaker::new(model, None, limits, Interrupt::default()).unwrap();
+        for talk in &case.conversations {
+            speaker.set_variable("enable_thinking", talk.enable_thinking.into()).unwrap();
             assert_eq!(talk.ids_of(&speaker), talk.ids, "{}: {}", case.template, talk.name);
             compared += 1;
         }

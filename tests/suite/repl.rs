@@ -44,7 +44,7 @@ fn commands_say_what_they_did() {
     };
     answers("/stats", &["nothing was answered yet"]);
     answers("/undo", &["there is nothing to undo"]);
-    answers("/retry", &["qchat: there is nothing to retry"]);
+    answers("/retry", &["qchat: there is nothing to retry. ask something first"]);
     answers("/frob x", &["qchat: there is no command /frob. /help lists them"]);
     answers("/etc/hosts is what?", &["One."]);
     answers("/system", &["(no system prompt)"]);
@@ -66,12 +66,14 @@ fn commands_say_what_they_did() {
         ("top_k -1", "/set top_k -1: a whole number is needed"),
         ("seed x", "/set seed x: a whole number is needed"),
         ("max_tokens 1.5", "/set max_tokens 1.5: a whole number is needed"),
-        ("reasoning maybe", "/set reasoning maybe: show or hide is needed"),
+        ("reasoning maybe", "/set reasoning maybe: show, fold or hide is needed. /set thinking off ends thoughts"),
+        ("reasoning_budget x", "/set reasoning_budget x: a whole number is needed"),
+        ("thinking maybe", "/set thinking maybe: on or off is needed"),
     ] {
         answers(&format!("/set {typed}"), &[&format!("qchat: {problem}")]);
     }
     for typed in
-        ["temperature 0", "top_k 3", "top_p 0.5", "min_p 0.25", "repeat_penalty 1.5", "seed 9", "reasoning off"]
+        ["temperature 0", "top_k 3", "top_p 0.5", "min_p 0.25", "repeat_penalty 1.5", "seed 9", "reasoning hide"]
     {
         answers(&format!("/set {typed}"), &[]);
     }
@@ -80,19 +82,21 @@ fn commands_say_what_they_did() {
     pty.line("/show");
     pty.ends_with(&[
         ">>> /show",
-        "model           model",
-        "drafts          n-grams draft where that pays; there is no draft model that fits",
-        "context         4096 of at most 4096 tokens, 25 used",
-        "temperature     0",
-        "top_k           3",
-        "top_p           0.5",
-        "min_p           0.25",
-        "repeat_penalty  1.5",
-        "seed            9",
-        "max_tokens      5",
-        "stop            [\"wo\"]",
-        "reasoning       hide",
-        "chat            talk",
+        "model             model",
+        "drafts            n-grams draft where that pays; there is no draft model that fits",
+        "chat              talk",
+        "context           4096 of at most 4096 tokens, 25 used",
+        "temperature       0",
+        "top_k             3",
+        "top_p             0.5",
+        "min_p             0.25",
+        "repeat_penalty    1.5",
+        "seed              9",
+        "max_tokens        5",
+        "stop              [\"wo\"]",
+        "thinking          as the model does (its template has no switch)",
+        "reasoning         hide",
+        "reasoning_budget  no limit",
         ">>>",
     ]);
     pty.line("more");
@@ -111,10 +115,13 @@ fn commands_say_what_they_did() {
 fn retry_undo_and_clear_change_what_the_model_reads() {
     let sandbox = Sandbox::new();
     let mut pty = Pty::talk(&sandbox, &sandbox.script(&["One.", "Two.", "Three."]), &["--seed", "4"]);
+    pty.line("a");
+    pty.at_prompt();
+    pty.line("b");
+    pty.at_prompt();
+    pty.line("/retry");
+    pty.ends_with(&[">>> /retry", "Two.", "(answer 2 of 2; /other shows the others)", ">>>"]);
     for (typed, answer) in [
-        ("a", "One."),
-        ("b", "Two."),
-        ("/retry", "Two."),
         ("/undo", "taken back: b"),
         ("c", "Two."),
         ("d", "Three."),
@@ -127,7 +134,7 @@ fn retry_undo_and_clear_change_what_the_model_reads() {
         pty.ends_with(&[&format!(">>> {typed}"), answer, ">>>"]);
     }
     pty.line("/show");
-    pty.wait_for("seed            5");
+    pty.wait_for("seed              5");
     pty.leave();
 }
 
@@ -182,12 +189,22 @@ fn thoughts_are_dimmed_or_hidden() {
     let model = sandbox.script(&["<think>\nhm\n</think>\n\nOne."]);
     let mut pty = Pty::talk(&sandbox, &model, &[]);
     pty.line("hi");
+    pty.ends_with(&[">>> hi", "(thought for 1s)", "", "One.", ">>>"]);
+    let dims = |pty: &Pty, row| pty.with_screen(|screen| screen.cell(row, 0).unwrap().dim());
+    assert!(dims(&pty, 2) && !dims(&pty, 4));
+    pty.line("/thoughts");
+    pty.ends_with(&[">>> /thoughts", "hm", ">>>"]);
+    pty.line("/set reasoning show");
+    pty.at_prompt();
+    pty.line("/clear");
+    pty.at_prompt();
+    pty.line("hi");
     pty.ends_with(&[">>> hi", "hm", "", "One.", ">>>"]);
-    assert!(pty.with_screen(|screen| screen.cell(2, 0).unwrap().dim() && !screen.cell(4, 0).unwrap().dim()));
+    assert!(dims(&pty, 11) && !dims(&pty, 13), "{:?}", pty.rows());
     pty.line("/set reasoning hide");
     pty.at_prompt();
     pty.line("/retry");
-    pty.ends_with(&[">>> /retry", "One.", ">>>"]);
+    pty.ends_with(&[">>> /retry", "One.", "(answer 2 of 2; /other shows the others)", ">>>"]);
     pty.leave();
 }
 

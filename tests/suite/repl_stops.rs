@@ -40,7 +40,7 @@ fn ctrl_c_while_it_reads_leaves_a_talk_that_goes_on() {
     pty.line("/retry");
     pty.at_work();
     pty.send(CTRL_C);
-    pty.ends_with(&[">>> /retry", "^C", "(stopped)", ">>>"]);
+    pty.ends_with(&[">>> /retry", "(stopped)", ">>>"]);
     pty.line("/undo");
     pty.at_prompt();
     pty.line("c");
@@ -58,7 +58,6 @@ fn ctrl_c_while_it_answers_keeps_what_was_said() {
     pty.wait_for("one two");
     pty.send(CTRL_C);
     pty.ends_with(&["(stopped)", ">>>"]);
-    pty.wait_for("^C");
     // What was said is an answer: the next message is the second one.
     pty.line("b");
     pty.ends_with(&[">>> b", "Two.", ">>>"]);
@@ -116,7 +115,7 @@ fn a_retry_that_is_stopped_before_it_answers_keeps_the_answer() {
     pty.line("/retry");
     pty.at_work();
     pty.send(CTRL_C);
-    pty.ends_with(&[">>> /retry", "^C", "(stopped)", ">>>"]);
+    pty.ends_with(&[">>> /retry", "(stopped)", ">>>"]);
     pty.line("b");
     pty.ends_with(&[">>> b", "Two.", ">>>"]);
     pty.leave();

@@ -28,7 +28,14 @@ impl Sink for Text {
 
 pub fn settings(temperature: f32, max_tokens: Option<usize>) -> TurnSettings {
     let sampling = Sampling { temperature, top_k: 40, top_p: 0.95, min_p: 0.05, repeat_penalty: 1.0, seed: 5 };
-    TurnSettings { sampling, stops: Vec::new(), max_tokens, reasoning: Reasoning::Off, boundaries: Vec::new() }
+    TurnSettings {
+        sampling,
+        stops: Vec::new(),
+        max_tokens,
+        reasoning: Reasoning::Off,
+        thoughts: None,
+        boundaries: Vec::new(),
+    }
 }
 
 pub fn scripted(script: serde_json::Value) -> Arc<dyn Model> {

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::cache::Caching;
 use super::draft::{Drafting, Preload};
-use crate::cli::DrafterKind;
+use crate::cli::{DrafterKind, Visibility};
 use crate::commands::{not_loaded, tuning};
 use crate::engine::llama::LoadSettings;
 use crate::engine::{self, KvLayout, KvType};
 use crate::error::Result;
+use crate::generate::THINKING;
 use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
 use crate::measure::tune::Task;
@@ -72,6 +73,17 @@ pub(super) struct Way {
 }
 
 impl Loader<'_> {
+    /// What is shown of thoughts: a pipe gets none unless they are asked for, and without moving the cursor nothing folds.
+    pub(super) fn visibility(&self) -> Visibility {
+        match self.settings.reasoning {
+            Some(Visibility::Fold) | None if self.terminal.draws => Visibility::Fold,
+            Some(Visibility::Fold) => Visibility::Show,
+            None if self.terminal.stdout => Visibility::Show,
+            None => Visibility::Hide,
+            Some(asked) => asked,
+        }
+    }
+
     /// Finds (or fetches) and loads a model, and who drafts for it. `first_context` is the size that its context starts
     /// with.
     ///
@@ -102,7 +114,7 @@ impl Loader<'_> {
             let model = engine::open(&resolved.file, &way.load, &mut go_on);
             (model, draft.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        waiting.clear();
+        drop(waiting);
         let model = model.map_err(|error| not_loaded(&resolved.file, &error))?.with_layout(way.layout);
         let limits = Limits { n_ctx: self.settings.n_ctx, first: first_context, threads: way.threads };
         let has_one = model.chat_template().is_some();
@@ -119,6 +131,15 @@ impl Loader<'_> {
         };
         if speaker.template_from() == Some(TemplateFrom::Fallback) {
             self.terminal.warn("the model brings no chat template; ChatML is used");
+        }
+        if self.settings.reasoning_budget == Some(0) {
+            switch_thinking(&mut speaker, false)?;
+        }
+        for (name, value) in &self.settings.template_variables {
+            speaker.set_variable(name, value.clone())?;
+            if !speaker.looks_at(name) {
+                self.terminal.warn(&format!("the chat template does not look at '{name}'"));
+            }
         }
         let (preload, keep) = match purpose {
             Purpose::Talk => (Preload::Now, Keep::All),
@@ -205,12 +226,29 @@ impl Loader<'_> {
     }
 }
 
+/// Switches thoughts on or off where the template has a switch; false where it has none.
+fn switch_thinking(speaker: &mut Speaker, thinks: bool) -> Result<bool> {
+    let mut there = false;
+    for name in THINKING {
+        if speaker.looks_at(name) {
+            there = true;
+            speaker.set_variable(name, thinks.into())?;
+        }
+    }
+    Ok(there)
+}
+
 /// Bytes that models may take: of the GPUs, else of the machine.
 pub(super) fn free_memory() -> Option<u64> {
     engine::llama::free_device_memory().or_else(models::available)
 }
 
 impl Loaded {
+    /// As [`switch_thinking`].
+    pub(super) fn switch_thinking(&mut self, thinks: bool) -> Result<bool> {
+        switch_thinking(&mut self.speaker, thinks)
+    }
+
     /// The file of a model that was named by it, from wherever it is named again.
     pub(super) fn own_file(&self) -> Option<String> {
         let file = self.entry.is_none().then(|| std::path::absolute(&self.resolved.file).ok()).flatten()?;

@@ -10,7 +10,8 @@ use crate::cli::{OutputFormat, Visibility};
 use crate::error::{Kind, Result};
 use crate::generate::{Finish, Reasoning, TurnSettings};
 use crate::models::Target;
-use crate::ui::output::{self, AnswerSink};
+use crate::ui::answer::{AnswerSink, Form};
+use crate::ui::output;
 
 pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
     let settings = loader.settings;
@@ -35,14 +36,20 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     let sampling = settings.sampling.for_model(loaded.entry.as_ref());
     loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), sampling.seed));
 
-    // A pipe gets no thoughts unless they are asked for; JSON keeps them apart, so there they do no harm.
-    let shows = settings.reasoning.map_or(loader.terminal.stdout, |asked| asked == Visibility::Show);
-    let mut sink = AnswerSink::new(&loader.terminal, settings.output, shows);
+    // JSON keeps thoughts apart, so there they do no harm.
+    let form = Form {
+        format: settings.output,
+        reasoning: loader.visibility(),
+        markdown: !settings.plain && reasoning != Reasoning::Off,
+    };
+    let shows = form.reasoning != Visibility::Hide;
+    let mut sink = AnswerSink::new(&loader.terminal, form);
     let turn = TurnSettings {
         sampling: sampling.clone(),
         stops: settings.stops.clone(),
         max_tokens: settings.max_tokens,
         reasoning,
+        thoughts: settings.reasoning_budget.map(|tokens| loaded.speaker.thought_limit(tokens)),
         boundaries,
     };
     let answer = loaded.speaker.answer(tokens, turn, &mut sink);

@@ -68,12 +68,12 @@ impl Kept {
 
 impl Talk<'_> {
     /// Takes up a chat where it was left.
-    pub(super) fn take_up(&mut self, past: Past) {
+    pub(super) fn take_up(&mut self, past: Past) -> Result<()> {
         if past == Past::default() {
             if let WhichChat::Named(_) = self.loader.settings.chat {
                 self.say(&format!("chat {} begins", self.chat_name()));
             }
-            return;
+            return Ok(());
         }
         let typed = self.loader.settings.system.clone();
         self.conversation = past.conversation;
@@ -100,15 +100,19 @@ impl Talk<'_> {
         if (&past.model, &past.file) != (&self.loaded.name, &self.loaded.own_file()) {
             self.happened(self.model_event());
         }
-        self.recapitulate();
+        self.recapitulate()
     }
 
     /// The end of what was said, so that one knows where one is.
-    fn recapitulate(&self) {
+    fn recapitulate(&self) -> Result<()> {
         let messages = self.conversation.messages();
         self.say(&format!("chat {}, {} so far", self.chat_name(), count(messages.len(), "message")));
         let last_question = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
         for message in &messages[last_question.min(messages.len())..] {
+            if message.role == Role::Assistant && self.terminal().draws {
+                self.print_answer(&message.content)?;
+                continue;
+            }
             let mark = if message.role == Role::User { ">>> " } else { "" };
             for (number, line) in message.content.trim_end().lines().enumerate() {
                 self.say(&format!("{}{line}", if number == 0 { mark } else { "" }));
@@ -117,6 +121,7 @@ impl Talk<'_> {
         if messages.last().is_some_and(|message| message.role == Role::User) {
             self.say("(not answered; /retry answers it)");
         }
+        Ok(())
     }
 
     pub(super) fn chat_name(&self) -> String {
@@ -245,8 +250,7 @@ impl Talk<'_> {
         self.leave();
         self.kept = Kept::new(Some(opened.chat));
         self.begin_anew();
-        self.take_up(opened.past);
-        Ok(())
+        self.take_up(opened.past)
     }
 
     /// As a talk begins: nothing that was said or set in another one is left.
@@ -256,7 +260,8 @@ impl Talk<'_> {
         self.sampling = settings.sampling.clone();
         self.max_tokens = settings.max_tokens;
         self.stops.clone_from(&settings.stops);
-        self.reasoning = super::visibility(self.loader);
+        self.reasoning = self.loader.visibility();
+        self.thought_budget = settings.reasoning_budget;
         self.loaded.speaker.limit_context(settings.n_ctx);
         self.last = None;
     }
@@ -282,6 +287,10 @@ impl Talk<'_> {
 
     /// What is shown of thoughts, as `/set` calls it.
     pub(super) fn reasoning_word(&self) -> &'static str {
-        if self.reasoning == Visibility::Show { "show" } else { "hide" }
+        match self.reasoning {
+            Visibility::Show => "show",
+            Visibility::Fold => "fold",
+            Visibility::Hide => "hide",
+        }
     }
 }

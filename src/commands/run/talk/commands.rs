@@ -1,5 +1,7 @@
 //! The commands of a talk.
 
+use std::path::PathBuf;
+
 use super::super::load::Purpose;
 use super::super::report;
 use super::{FIRST_CONTEXT, Talk, refuse_base_model};
@@ -8,6 +10,7 @@ use crate::cli::{self, Visibility};
 use crate::error::{Error, Result};
 use crate::models::DraftWish;
 use crate::paths::expand_home;
+use crate::ui::hush::Hush;
 use crate::ui::slash::{self, Slash};
 use crate::ui::{clipboard, editor, input, output};
 
@@ -40,21 +43,9 @@ impl Talk<'_> {
                 self.happened(Event::Clear);
                 self.say("the talk is forgotten");
             }
-            Slash::Retry => {
-                let before = self.conversation.clone();
-                if !self.conversation.retract_answer() {
-                    return Err(Error::usage("there is nothing to retry"));
-                }
-                self.sampling.seed = self.sampling.seed.wrapping_add(1);
-                self.may_happen(Event::Retract);
-                let answered = self.answer();
-                if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
-                    // An answer that did not come does not replace the one that there was.
-                    self.conversation = before;
-                    self.did_not_happen();
-                }
-                return answered;
-            }
+            Slash::Retry => return self.retry(),
+            Slash::Other(number) => self.other(*number)?,
+            Slash::Thoughts => self.thoughts()?,
             Slash::Undo => match self.conversation.undo() {
                 Some(message) => {
                     self.happened(Event::Undo);
@@ -88,6 +79,65 @@ impl Talk<'_> {
             }
             Slash::Quit => {}
         }
+        Ok(())
+    }
+
+    /// Another answer to the last message, with another seed; those before it are kept.
+    fn retry(&mut self) -> Result<()> {
+        let _hush = Hush::begin();
+        let before = self.conversation.clone();
+        if !self.conversation.retract_answer() {
+            return Err(Error::usage("there is nothing to retry").hint("ask something first"));
+        }
+        self.sampling.seed = self.sampling.seed.wrapping_add(1);
+        self.may_happen(Event::Retract);
+        let answered = self.answer();
+        if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
+            // An answer that did not come does not replace the one that there was.
+            self.conversation = before;
+            self.did_not_happen();
+        }
+        let (answers, chosen) = self.conversation.answers();
+        if answered.is_ok() && answers.len() > 1 {
+            self.say(&format!("(answer {} of {}; /other shows the others)", chosen + 1, answers.len()));
+        }
+        answered
+    }
+
+    /// Another one of several answers, by its number or the next.
+    fn other(&mut self, number: Option<&str>) -> Result<()> {
+        let (answers, chosen) = self.conversation.answers();
+        let count = answers.len();
+        if count < 2 {
+            return Err(Error::usage("there is only one answer").hint("/retry makes another one"));
+        }
+        let next = match number {
+            None => (chosen + 1) % count,
+            Some(word) => {
+                let number = word.parse::<usize>().ok().filter(|number| (1..=count).contains(number));
+                let bad = || Error::usage(format!("/other {word}: a number from 1 to {count} is needed"));
+                number.ok_or_else(bad)? - 1
+            }
+        };
+        if !self.conversation.choose(next) {
+            return Err(Error::usage("the last message has no answer").hint("/retry answers it"));
+        }
+        self.happened(Event::Choose { answer: next });
+        if let Some(answer) = self.conversation.messages().last() {
+            self.print_answer(&answer.content)?;
+        }
+        self.say(&format!("(answer {} of {count}; the talk goes on with it)", next + 1));
+        Ok(())
+    }
+
+    fn thoughts(&self) -> Result<()> {
+        let last = self.conversation.messages().iter().rfind(|message| message.role == Role::Assistant);
+        let Some(thoughts) = last.and_then(|answer| answer.reasoning.as_deref()) else {
+            return Err(
+                Error::usage("there are no thoughts behind the last answer").hint("/copy and /export have answers")
+            );
+        };
+        thoughts.trim().lines().for_each(|line| self.reply(line));
         Ok(())
     }
 
@@ -133,6 +183,16 @@ impl Talk<'_> {
         self.ask(question.to_owned())
     }
 
+    /// Puts the files that a message names before it.
+    pub(super) fn attach(&mut self, files: &[PathBuf]) -> Result<()> {
+        let read = |path: &PathBuf| Ok((path.display().to_string(), input::read_file(path)?));
+        for (name, text) in files.iter().map(read).collect::<Result<Vec<_>>>()? {
+            self.say(&format!("({name}, {}, goes before the message)", output::count(text.lines().count(), "line")));
+            self.documents.push(text);
+        }
+        Ok(())
+    }
+
     fn copy(&self) -> Result<()> {
         let last = self.conversation.messages().iter().rfind(|message| message.role == Role::Assistant);
         let Some(answer) = last else { return Err(Error::usage("nothing was answered yet")) };
@@ -166,32 +226,30 @@ impl Talk<'_> {
     }
 
     fn show(&self) {
-        let s = self.sampling.for_model(self.loaded.entry.as_ref());
+        let own = self.sampling.for_model(self.loaded.entry.as_ref());
         let session = self.loaded.speaker.session();
-        self.reply(&format!("model           {}", self.title()));
-        self.reply(&format!("drafts          {}", self.drafters()));
-        self.reply(&format!(
-            "context         {} of at most {} tokens, {} used",
-            session.n_ctx(),
-            session.max_context(),
-            session.held().len()
-        ));
-        self.reply(&format!("temperature     {}", s.temperature));
-        self.reply(&format!("top_k           {}", s.top_k));
-        self.reply(&format!("top_p           {}", s.top_p));
-        self.reply(&format!("min_p           {}", s.min_p));
-        self.reply(&format!("repeat_penalty  {}", s.repeat_penalty));
-        self.reply(&format!("seed            {}", s.seed));
-        self.reply(&format!(
-            "max_tokens      {}",
-            self.max_tokens.map_or_else(|| "no limit".into(), |n| n.to_string())
-        ));
-        self.reply(&format!(
-            "stop            {}",
-            if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }
-        ));
-        self.reply(&format!("reasoning       {}", self.reasoning_word()));
-        self.reply(&format!("chat            {}", self.chat_name()));
+        let (n_ctx, most, held) = (session.n_ctx(), session.max_context(), session.held().len());
+        let limit = |most: Option<usize>| most.map_or_else(|| "no limit".into(), |most| most.to_string());
+        let rows = [
+            ("model", self.title()),
+            ("drafts", self.drafters()),
+            ("chat", self.chat_name()),
+            ("context", format!("{n_ctx} of at most {most} tokens, {held} used")),
+            ("temperature", own.temperature.to_string()),
+            ("top_k", own.top_k.to_string()),
+            ("top_p", own.top_p.to_string()),
+            ("min_p", own.min_p.to_string()),
+            ("repeat_penalty", own.repeat_penalty.to_string()),
+            ("seed", own.seed.to_string()),
+            ("max_tokens", limit(self.max_tokens)),
+            ("stop", if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }),
+            ("thinking", self.loaded.speaker.thinking().into()),
+            ("reasoning", self.reasoning_word().into()),
+            ("reasoning_budget", limit(self.thought_budget)),
+        ];
+        for (name, value) in rows {
+            self.reply(&format!("{name:<18}{value}"));
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
@@ -225,9 +283,22 @@ impl Talk<'_> {
             "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
             "reasoning" => {
                 self.reasoning = match value {
-                    "show" | "on" => Visibility::Show,
-                    "hide" | "off" => Visibility::Hide,
-                    _ => return Err(bad("show or hide is needed".into())),
+                    "show" => Visibility::Show,
+                    "fold" => Visibility::Fold,
+                    "hide" => Visibility::Hide,
+                    _ => return Err(bad("show, fold or hide is needed".into()).hint("/set thinking off ends thoughts")),
+                }
+            }
+            "reasoning_budget" => self.thought_budget = if value == "off" { None } else { Some(whole()? as usize) },
+            "thinking" => {
+                let thinks = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(bad("on or off is needed".into())),
+                };
+                if !self.loaded.switch_thinking(thinks)? {
+                    let message = format!("the chat template of {} has no switch for thoughts", self.loaded.name);
+                    return Err(Error::usage(message).hint("/set reasoning_budget 0 ends them at once"));
                 }
             }
             _ => {

@@ -17,12 +17,14 @@ use super::report;
 use crate::chat::{Conversation, Event, Message, Opened, Role};
 use crate::cli::{OutputFormat, Visibility};
 use crate::error::{Error, Kind, Result};
-use crate::generate::{Answer, Finish, Fitted, TurnSettings};
+use crate::generate::{Answer, Finish, Fitted, Part, Sink as _, TurnSettings};
 use crate::interrupt;
 use crate::models::{DraftWish, Target};
 use crate::settings::SamplingLayers;
+use crate::ui::answer::{AnswerSink, Form};
+use crate::ui::hush::Hush;
 use crate::ui::input;
-use crate::ui::output::{AnswerSink, Terminal, report as report_error};
+use crate::ui::output::{Terminal, report as report_error};
 use crate::ui::repl::{Input, Lines};
 use crate::ui::slash::{self, Slash};
 
@@ -35,7 +37,7 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
     refuse_base_model(&loaded)?;
     let names = loader.resolver.registry.entries().iter().map(|entry| entry.name.clone()).collect();
     let history = (!settings.private).then(|| settings.paths.history());
-    let mut lines = Lines::new(loader.terminal, history, names)?;
+    let mut lines = Lines::new(loader.terminal, history, names, settings.editing)?;
     let (chat, past) = opened.map(|opened| (opened.chat, opened.past)).unzip();
     let mut talk = Talk {
         conversation: Conversation::new(loaded.system(settings)),
@@ -44,7 +46,8 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
         sampling: settings.sampling.clone(),
         max_tokens: settings.max_tokens,
         stops: settings.stops.clone(),
-        reasoning: visibility(loader),
+        reasoning: loader.visibility(),
+        thought_budget: settings.reasoning_budget,
         wish: settings.draft.clone(),
         blocked: None,
         told_spared: false,
@@ -54,17 +57,11 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
     };
     talk.say(&format!("{} - /help for commands, Ctrl-D to leave", talk.title()));
     if let Some(past) = past {
-        talk.take_up(past);
+        talk.take_up(past)?;
     }
     let left = talk.until_left(&mut lines);
     talk.leave();
     left.map(|()| ExitCode::SUCCESS)
-}
-
-/// Of thoughts: a pipe gets none unless they are asked for.
-fn visibility(loader: &Loader) -> Visibility {
-    let usual = if loader.terminal.stdout { Visibility::Show } else { Visibility::Hide };
-    loader.settings.reasoning.unwrap_or(usual)
 }
 
 fn refuse_base_model(loaded: &Loaded) -> Result<()> {
@@ -83,6 +80,8 @@ struct Talk<'a> {
     max_tokens: Option<usize>,
     stops: Vec<String>,
     reasoning: Visibility,
+    /// The most tokens of thoughts.
+    thought_budget: Option<usize>,
     wish: DraftWish,
     /// Why nobody can draft for this model, once that showed.
     blocked: Option<&'static str>,
@@ -104,12 +103,17 @@ impl Talk<'_> {
         self.terminal().status(line);
     }
 
-    /// Says that Ctrl-C was heard. The terminal has put ^C where the answer was, perhaps at the beginning of a line.
-    fn stopped(&self, at_line_start: bool) {
-        if at_line_start && self.terminal().stderr {
-            self.say("");
-        }
-        self.say("(stopped)");
+    /// What answers look like.
+    fn form(&self) -> Form {
+        Form { format: OutputFormat::Text, reasoning: self.reasoning, markdown: !self.loader.settings.plain }
+    }
+
+    /// Writes an answer that was given before.
+    fn print_answer(&self, answer: &str) -> Result<()> {
+        let mut sink = AnswerSink::new(self.terminal(), self.form());
+        // A reader that went away is none.
+        let _ = sink.write(Part::Content, answer);
+        sink.finish()
     }
 
     /// What a command asked for.
@@ -138,11 +142,14 @@ impl Talk<'_> {
                     self.say("Ctrl-D or /quit leaves; Ctrl-C stops an answer");
                     Some(Ok(()))
                 }
-                Input::Message(message) if message.trim().is_empty() => Some(Ok(())),
-                Input::Message(message) => match slash::parse(&message) {
+                Input::Message(message) if message.text.trim().is_empty() => Some(Ok(())),
+                Input::Message(message) => match slash::parse(&message.text) {
                     Some(Slash::Quit) => None,
                     Some(command) => Some(self.command(&command)),
-                    None => Some(self.ask(message)),
+                    None => {
+                        let _hush = Hush::begin();
+                        Some(self.attach(&message.files).and_then(|()| self.ask(message.text)))
+                    }
                 },
             }) else {
                 return Ok(());
@@ -151,7 +158,7 @@ impl Talk<'_> {
                 Ok(()) => {}
                 // What cannot be answered is said, and the talk goes on.
                 Err(error) if error.kind() != Kind::Interrupted => report_error(&error),
-                Err(_) => self.stopped(true),
+                Err(_) => self.say("(stopped)"),
             }
             // It was heard. Left set, the next signal would end the process.
             self.loader.interrupt.take();
@@ -204,10 +211,10 @@ impl Talk<'_> {
             stops: self.stops.clone(),
             max_tokens: self.max_tokens,
             reasoning,
+            thoughts: self.thought_budget.map(|tokens| self.loaded.speaker.thought_limit(tokens)),
             boundaries,
         };
-        let shows = self.reasoning == Visibility::Show;
-        let mut sink = AnswerSink::new(self.terminal(), OutputFormat::Text, shows);
+        let mut sink = AnswerSink::new(self.terminal(), self.form());
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
         sink.finish()?;
         let answer = answer?;
@@ -215,10 +222,7 @@ impl Talk<'_> {
             self.terminal().detail(&plan.to_string());
         }
         match answer.finish {
-            Finish::Interrupted => {
-                let said = if answer.content.is_empty() { &answer.reasoning } else { &answer.content };
-                self.stopped(said.is_empty() || said.ends_with('\n'));
-            }
+            Finish::Interrupted => self.say("(stopped)"),
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
                 self.reply("(the context is full)");
             }
