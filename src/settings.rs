@@ -15,6 +15,9 @@ use crate::paths::{self, Paths};
 use crate::prefix::{Bounds, MAX_AGE};
 use crate::sample::Sampling;
 
+/// What to do about a mistake in config.toml.
+const MEND: &str = "mend that line, then check with `qchat config`";
+
 /// What config.toml may say.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,13 +110,14 @@ impl Config {
                 return Ok(Self::default());
             }
             Err(error) => {
-                return Err(Error::usage(format!("{} cannot be read: {error}", path.display())));
+                return Err(Error::usage(format!("{} cannot be read: {error}", path.display()))
+                    .hint("mend or delete it, then check with `qchat config`"));
             }
         };
-        let config: Self =
-            toml::from_str(&text).map_err(|error| Error::in_toml(&path.display().to_string(), &text, &error))?;
+        let config: Self = toml::from_str(&text)
+            .map_err(|error| Error::in_toml(&path.display().to_string(), &text, &error).hint(MEND))?;
         match config.problem() {
-            Some(problem) => Err(Error::usage(format!("{}: {problem}", path.display()))),
+            Some(problem) => Err(Error::usage(format!("{}: {problem}", path.display())).hint(MEND)),
             None => Ok(config),
         }
     }
@@ -300,7 +304,7 @@ pub fn layout(kv: KvType, flash_attention: Option<bool>) -> Result<KvLayout> {
     let layout = KvLayout { kv, flash_attention: flash_attention.unwrap_or(true) };
     if layout.kv != KvType::F16 && !layout.flash_attention {
         let message = format!("--kv {} needs flash attention", layout.kv.name());
-        return Err(Error::usage(message).hint("leave --flash-attention out, or take --kv f16"));
+        return Err(Error::usage(message).hint("take --flash-attention true, or --kv f16"));
     }
     Ok(layout)
 }
@@ -343,8 +347,10 @@ fn text_or_file(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     };
     let text = std::fs::read_to_string(path);
-    text.map(|text| text.trim_end().to_owned())
-        .map_err(|error| Error::usage(format!("the system prompt {path} cannot be read: {error}")))
+    text.map(|text| text.trim_end().to_owned()).map_err(|error| {
+        Error::usage(format!("the system prompt {path} cannot be read: {error}"))
+            .hint("--system takes the text itself, or @FILE to read it from")
+    })
 }
 
 /// Hyper-threads share the units that matrix products keep busy, so one thread a core.

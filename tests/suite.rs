@@ -43,6 +43,8 @@ mod draft_policy;
 mod drafts;
 #[path = "suite/engine.rs"]
 mod engine;
+#[path = "suite/error_hints.rs"]
+mod error_hints;
 #[path = "suite/first_run.rs"]
 mod first_run;
 #[path = "suite/hybrid.rs"]

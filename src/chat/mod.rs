@@ -11,6 +11,6 @@ mod template;
 pub use conversation::{Conversation, Message, Role};
 pub use events::{Decoded, Event, Past};
 pub use export::{json, markdown};
-pub use named::named;
+pub use named::{NAMES as TEMPLATES, named};
 pub use store::{Chat, ChatName, Chats, Listed, Opened, begun, now};
 pub use template::{Marked, Template};

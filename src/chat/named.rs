@@ -1,5 +1,8 @@
 //! Templates by name: for a registry entry's `template = "..."`, and for files that bring none.
 
+/// All names, for messages.
+pub const NAMES: &str = "chatml, gemma, llama3, mistral, phi3, phi4, qwen3";
+
 /// The source of a named template.
 pub fn named(name: &str) -> Option<&'static str> {
     Some(match name {

@@ -252,7 +252,7 @@ impl Chat {
         if name == self.name {
             return Ok(());
         }
-        let taken = || Error::usage(format!("there is a chat '{name}' already")).hint("take another name");
+        let taken = || Error::usage(format!("there is a chat '{name}' already")).hint("take another: /save NAME");
         if self.file.is_some() {
             // A link fails where the name is taken, and a rename would not.
             match fs::hard_link(&old, &new) {
@@ -322,6 +322,7 @@ fn open_elsewhere(name: &ChatName) -> Error {
 
 fn unusable(name: &ChatName, error: &io::Error) -> Error {
     Error::failed(format!("the chat '{name}' cannot be used: {error}"))
+        .hint("`qchat config` shows where chats are kept")
 }
 
 /// The chat that the lines make, and how many bytes of them are whole lines.
@@ -333,9 +334,8 @@ fn replay(name: &ChatName, bytes: &[u8]) -> Result<(Past, usize)> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         match serde_json::from_slice::<Event>(text) {
             Ok(Event::Begin { version, .. }) if version > VERSION => {
-                return Err(
-                    Error::failed(format!("the chat '{name}' was written by a newer qchat")).hint("update qchat")
-                );
+                return Err(Error::failed(format!("the chat '{name}' was written by a newer qchat"))
+                    .hint("update this one (`qchat --version` says which it is)"));
             }
             Ok(event) => past.happen(event),
             Err(_) if text.iter().all(u8::is_ascii_whitespace) => {}
@@ -347,7 +347,10 @@ fn replay(name: &ChatName, bytes: &[u8]) -> Result<(Past, usize)> {
                 let what = what.split(" at line ").next().unwrap_or_default();
                 let message =
                     format!("the chat '{name}' is damaged in line {}, column {}: {what}", number + 1, error.column());
-                return Err(Error::failed(message).hint("mend or delete that line"));
+                return Err(Error::failed(message).hint(format!(
+                    "mend or delete that line of {name}.{EXTENSION} (`qchat config` shows the folder), \
+                     or delete all of it: `qchat chats rm NAME`"
+                )));
             }
         }
         at += line.len();

@@ -20,11 +20,11 @@ pub struct DoctorArgs {
     pub draft: String,
 
     /// CPU threads; one a physical core where not given
-    #[arg(long, value_name = "N", env = "QCHAT_THREADS", hide_env = true, value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", env = "QCHAT_THREADS", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub threads: Option<u32>,
 
     /// Layers on the GPU; all that fit where not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub gpu_layers: Option<u32>,
 
     /// What stdout gets

@@ -101,7 +101,7 @@ fn prune(
     }
     let pruned = prefix::prune(&root, &wanted).map_err(|error| cannot_change(&error))?;
     let Some(pruned) = pruned else {
-        return Err(Error::failed("another qchat is pruning the prefix cache").hint("try again"));
+        return Err(Error::failed("another qchat is pruning the prefix cache").hint("try again: `qchat cache prune`"));
     };
     terminal.reply(&format!(
         "{} deleted ({}), {} are left",
@@ -137,8 +137,8 @@ fn clear(paths: &Paths, terminal: &Terminal) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn cannot_change(error: &std::io::Error) -> Error {
-    Error::failed(format!("the prefix cache cannot be changed: {error}"))
+pub(super) fn cannot_change(error: &std::io::Error) -> Error {
+    Error::failed(format!("the prefix cache cannot be changed: {error}")).hint("`qchat config` shows its folder")
 }
 
 pub(super) fn seconds(time: SystemTime) -> u64 {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::cache::{ago, seconds};
+use super::cache::{ago, cannot_change, seconds};
 use crate::chat::{self, ChatName, Chats, Past, Role};
 use crate::cli::{ChatsArgs, ChatsCommand, ExportFormat, ListFormat};
 use crate::error::{Error, Kind, Result};
@@ -111,8 +111,7 @@ fn forget(paths: &Paths, chats: &Chats, past: &Past) -> Result<usize> {
         }
     }
     let exactly = Prune { max_size: Some(0), exactly: Some(own), ..Prune::default() };
-    let pruned = prefix::prune(&root, &exactly)
-        .map_err(|error| Error::failed(format!("the prefix cache cannot be changed: {error}")))?;
+    let pruned = prefix::prune(&root, &exactly).map_err(|error| cannot_change(&error))?;
     pruned.map(|pruned| pruned.files).ok_or_else(|| {
         Error::failed("another qchat is pruning the prefix cache").hint("`qchat cache clear` deletes all of it")
     })

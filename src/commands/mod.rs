@@ -48,6 +48,7 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
 fn not_loaded(file: &Path, error: &EngineError) -> Error {
     match error {
         EngineError::Aborted => Error::interrupted(),
-        error => Error::model(format!("{} cannot be loaded: {error}", file.display())),
+        error => Error::model(format!("{} cannot be loaded: {error}", file.display()))
+            .hint("`qchat show MODEL` says what it holds and needs, --log FILE keeps what llama.cpp says"),
     }
 }

@@ -61,10 +61,13 @@ fn receipt(resolver: &Resolver, model: &str) -> Result<Receipt> {
             here.file.display()
         ))
         .hint("delete it with that program")),
-        (None, None) => Err(Error::usage(format!("{} is not on this disk", entry.name))),
+        (None, None) => {
+            Err(Error::usage(format!("{} is not on this disk", entry.name)).hint("`qchat list` shows what is"))
+        }
     }
 }
 
 fn yours(file: &str) -> Error {
-    Error::usage(format!("{file} is a file of yours and stays")).hint("qchat deletes only what it fetched")
+    Error::usage(format!("{file} is a file of yours and stays"))
+        .hint("qchat deletes only what it fetched; delete this one as any other file")
 }

@@ -157,7 +157,9 @@ impl Arm {
         if tokens > most {
             let message =
                 format!("{} holds {most} tokens, and these prompts and answers need {tokens}", self.model.name);
-            return Err(Error::new(Kind::TooLong, message).hint("take shorter ones"));
+            return Err(
+                Error::new(Kind::TooLong, message).hint("take shorter ones (--depth, --grid, --prompts, --tokens)")
+            );
         }
         self.speaker.session_mut().start_with(tokens);
         Ok(())
@@ -263,7 +265,7 @@ impl Arm {
         let settings =
             ContextSettings { n_ctx, sequences: 1, threads: self.setting.threads, cancel: self.interrupt.flag() };
         let model = Arc::clone(self.speaker.session().model());
-        model.context(&settings).map_err(Error::failed)
+        model.context(&settings).map_err(|error| Error::failed(error).hint("take shorter prompts, or a smaller model"))
     }
 
     /// The logits behind some tokens, read in a context of their own.

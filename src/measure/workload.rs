@@ -65,12 +65,18 @@ fn built_in(lines: &str) -> Vec<Prompt> {
 /// When it cannot be read, a line is not such an object, or there is no prompt.
 pub fn from_file(path: &Path) -> Result<Vec<Prompt>> {
     let name = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Error::usage(format!("{name} cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::usage(format!("{name} cannot be read: {error}")).hint("--prompts takes a text file"))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let prompt = |(at, line): (usize, &str)| {
         let mut prompt: Prompt = if line.trim_start().starts_with('{') {
-            serde_json::from_str(line).map_err(|error| Error::usage(format!("{name}, line {}: {error}", at + 1)))?
+            serde_json::from_str(line).map_err(|error| {
+                // serde_json knows of one line only.
+                let what = error.to_string();
+                let what = what.split(" at line ").next().unwrap_or_default();
+                Error::usage(format!("{name}, line {}, column {}: {what}", at + 1, error.column()))
+                    .hint("--prompts takes a line of text a prompt, or an object with \"prompt\"")
+            })?
         } else {
             let prompt = line.to_owned();
             Prompt {
@@ -96,7 +102,8 @@ pub fn from_file(path: &Path) -> Result<Vec<Prompt>> {
         );
     }
     if prompts.is_empty() {
-        return Err(Error::usage(format!("{name} has no prompts")).hint("one a line, or JSON objects with \"prompt\""));
+        return Err(Error::usage(format!("{name} has no prompts"))
+            .hint("--prompts takes one a line, or JSON objects with \"prompt\""));
     }
     Ok(prompts)
 }

@@ -1,6 +1,7 @@
 //! What the headers of a model's files say together.
 
 use super::gguf::{Census, Header};
+use super::inspect::AGAIN;
 use super::resolve::Resolved;
 use crate::error::{Error, Result};
 
@@ -28,7 +29,7 @@ impl Facts {
         let mut census = header.census.clone();
         for part in model.files().iter().skip(1) {
             let part_header = Header::read(part)
-                .map_err(|error| Error::model(format!("{} is not usable: {error}", part.display())))?;
+                .map_err(|error| Error::model(format!("{} is not usable: {error}", part.display())).hint(AGAIN))?;
             census.add(&part_header.census);
         }
         let read_per_token = census

@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::gguf::Header;
+use super::gguf::{Header, HeaderError};
 use crate::error::{Error, Result};
+
+/// What helps against a damaged file.
+pub(super) const AGAIN: &str = "download it again (`qchat rm MODEL`, then `qchat pull MODEL`, if qchat fetched it)";
 
 /// The header of a file that the engine can be trusted with: it parses headers itself, but some mistakes make it end the
 /// process. None for a script of the scripted engine.
@@ -22,27 +25,41 @@ pub(super) fn usable(file: &Path) -> Result<Option<Header>> {
     if file.is_dir() {
         return Err(Error::model(format!("{shown} is a directory")).hint("name the .gguf file in it"));
     }
-    let header = Header::read(file)
-        .map_err(|error| Error::model(format!("{shown} is not a usable GGUF: {error}")).hint("download it again"))?;
+    let header = Header::read(file).map_err(|error| unusable(file, &error))?;
     if header.architecture().is_none() || header.tensors == 0 {
-        return Err(Error::model(format!("{shown} is a GGUF without a model in it")));
+        return Err(Error::model(format!("{shown} is a GGUF without a model in it")).hint("`qchat list` shows models"));
     }
     let architecture = header.architecture().unwrap_or_default();
     if !generates_text(architecture) {
         let message = format!("{shown} holds a {architecture} model, which does not write text");
-        return Err(Error::model(message).hint("take a text generation model"));
+        return Err(Error::model(message).hint("take a text generation model; `qchat list` shows some"));
     }
     // The binding takes a context for an i32.
     let context = header.unsigned(&format!("{architecture}.context_length"));
     if let Some(context) = context.filter(|n| i32::try_from(*n).is_err()) {
         let message = format!("{shown} is not a usable GGUF: it claims a context of {context} tokens");
-        return Err(Error::model(message).hint("download it again"));
+        return Err(Error::model(message).hint(AGAIN));
     }
     let first = header.unsigned("split.no").unwrap_or(0) == 0;
     if header.splits() > 1 && !first {
-        return Err(Error::model(format!("{shown} is a later part of a split model")).hint("name its first part"));
+        return Err(Error::model(format!("{shown} is a later part of a split model"))
+            .hint(format!("name its first part (-00001-of-{:05})", header.splits())));
     }
     Ok(Some(header))
+}
+
+/// Why a header cannot be used, and what may help.
+fn unusable(file: &Path, error: &HeaderError) -> Error {
+    let own = Error::model(format!("{} is not a usable GGUF: {error}", file.display()));
+    let says_gguf = file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    match error {
+        HeaderError::Io(_) => own,
+        HeaderError::NotGguf if !says_gguf => {
+            own.hint("name a .gguf file; `qchat list` shows the models that are here")
+        }
+        HeaderError::Version(_) => own.hint("take another file of the model, or update qchat (`qchat --version`)"),
+        _ => own.hint(AGAIN),
+    }
 }
 
 /// The files of a model of so many, of which the first is named.

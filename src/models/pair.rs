@@ -49,7 +49,7 @@ impl Resolver<'_> {
     }
 
     fn named_draft(&self, target: &Resolved, name: &str) -> Result<Resolved> {
-        let wanted = self.target(name)?;
+        let wanted = self.target(name).map_err(|error| error.hint("--draft takes auto, off or a model"))?;
         let draft = self.here(&wanted)?.ok_or_else(|| {
             let name = if let Target::Entry(entry) = &wanted { &entry.name } else { name };
             Error::model(format!("the draft {name} is not on this disk"))

@@ -10,6 +10,8 @@ use crate::error::{Error, Result, line_at};
 use crate::paths::expand_home;
 
 const SHIPPED: &str = include_str!("../../models.toml");
+/// What to do about a mistake in a file.
+const MEND: &str = "mend that line, then check with `qchat list`";
 
 /// All known models.
 #[derive(Clone, Debug)]
@@ -179,7 +181,8 @@ impl Registry {
             Ok(text) => registry.lay_over(&text, &user.display().to_string())?,
             Err(error) if crate::paths::is_missing(&error) => {}
             Err(error) => {
-                return Err(Error::usage(format!("{} cannot be read: {error}", user.display())));
+                return Err(Error::usage(format!("{} cannot be read: {error}", user.display()))
+                    .hint("mend or delete it, then check with `qchat list`"));
             }
         }
         Ok(registry)
@@ -230,7 +233,8 @@ impl Registry {
                 all.extend(starting.map(|entry| entry.name.as_str()));
                 let more = if all.len() > 6 { ", ..." } else { "" };
                 all.truncate(6);
-                Err(Error::model(format!("'{name}' could be {}{more}", all.join(", "))).hint("type more of the name"))
+                Err(Error::model(format!("'{name}' could be {}{more}", all.join(", ")))
+                    .hint("type more of the name; `qchat list` shows all"))
             }
             (None, _) => {
                 let known = self.entries.iter().flat_map(Entry::names);
@@ -238,7 +242,7 @@ impl Registry {
                 let error = Error::model(format!("no model is called '{name}'"));
                 Err(match nearest.as_slice() {
                     [] => error.hint("`qchat list` shows the names"),
-                    names => error.hint(format!("did you mean {}?", names.join(", "))),
+                    names => error.hint(format!("did you mean {}? `qchat list` shows all", names.join(", "))),
                 })
             }
         }
@@ -246,7 +250,7 @@ impl Registry {
 }
 
 fn read(text: &str, name: &str) -> Result<File> {
-    let mut file: File = toml::from_str(text).map_err(|error| Error::in_toml(name, text, &error))?;
+    let mut file: File = toml::from_str(text).map_err(|error| Error::in_toml(name, text, &error).hint(MEND))?;
     let mut seen = BTreeMap::new();
     let mut from = 0;
     for entry in &mut file.models {
@@ -260,7 +264,9 @@ fn read(text: &str, name: &str) -> Result<File> {
         if let Some((word, what)) = mistake {
             let at = position(text, from, &word).unwrap_or(from);
             let (number, line) = line_at(text, at);
-            return Err(Error::usage(format!("{name}, line {number} ({line}): model {}: {what}", entry.name)));
+            return Err(
+                Error::usage(format!("{name}, line {number} ({line}): model {}: {what}", entry.name)).hint(MEND)
+            );
         }
         seen.extend(entry.names().map(|own| (names::normal(own), entry.name.clone())));
         for file in entry.sources.iter_mut().flat_map(|source| &mut source.files) {
@@ -283,7 +289,7 @@ fn mistake(entry: &Entry) -> Option<(Word, String)> {
         return value(&entry.name, "a name must not be empty, begin with a dot, or contain / \\ or :".into());
     }
     if let Some(template) = entry.template.as_deref().filter(|template| crate::chat::named(template).is_none()) {
-        return value(template, format!("there is no template '{template}'"));
+        return value(template, format!("there is no template '{template}' (there are {})", crate::chat::TEMPLATES));
     }
     if let Some(problem) = entry.sampling.problem() {
         let key = problem.split(' ').next().unwrap_or_default().to_owned();

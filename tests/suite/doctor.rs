@@ -444,7 +444,7 @@ fn keys_and_values_of_each_type_are_kept_apart() {
     let all = layouts(&[("f16", false), ("f16", true), ("q4_0", true), ("q8_0", true)]);
     assert_eq!(cached_layouts(&sandbox), all);
     let refusal = refused(&ask(&["--kv", "q8_0", "--flash-attention", "false"]), 2);
-    assert_eq!(refusal, "qchat: --kv q8_0 needs flash attention. leave --flash-attention out, or take --kv f16\n");
+    assert_eq!(refusal, "qchat: --kv q8_0 needs flash attention. take --flash-attention true, or --kv f16\n");
     assert!(refused(&ask(&["--kv", "q2"]), 2).contains("q4_0"));
 
     // Flag, environment, config.toml.

@@ -53,7 +53,7 @@ impl Bench<'_> {
             let mut known = known;
             known.dedup();
             return Err(Error::usage(format!("there are no prompts of kind '{unknown}'"))
-                .hint(format!("there are {}", known.join(", "))));
+                .hint(format!("--kinds takes {}", known.join(", "))));
         }
         if !args.kinds.is_empty() {
             prompts.retain(|prompt| args.kinds.contains(&prompt.kind));
@@ -72,7 +72,7 @@ fn of_length(arm: &Arm, tokens: usize, number: usize, kind: &str) -> Result<Prom
     let (least, sample) = (length(1)?, length(SAMPLE)?);
     if least > tokens {
         return Err(Error::usage(format!("{kind}: with {} a prompt has at least {least} tokens", arm.model.name))
-            .hint("ask for longer ones"));
+            .hint("ask for longer ones with --grid or --depth"));
     }
     let a_word = (sample - least) as f64 / (SAMPLE - 1) as f64;
     let mut words = 1.0;

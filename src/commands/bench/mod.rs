@@ -32,10 +32,15 @@ use crate::ui::progress::Waiting;
 
 pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let bench = Bench::new(args)?;
-    let axis = args.compare.as_ref().map(|text| text.parse::<Axis>().map_err(Error::usage)).transpose()?;
+    let axis = |text: &String| {
+        text.parse::<Axis>().map_err(|what| Error::usage(what).hint("`qchat bench --help` says what --compare takes"))
+    };
+    let axis = args.compare.as_ref().map(axis).transpose()?;
     let own_prompts = args.prompts.as_ref().map(|path| workload::from_file(path)).transpose()?;
     let read = |path: &PathBuf| {
-        let unreadable = |error| Error::usage(format!("{} cannot be read: {error}", path.display()));
+        let unreadable = |error| {
+            Error::usage(format!("{} cannot be read: {error}", path.display())).hint("--text takes a text file")
+        };
         std::fs::read_to_string(path).map_err(unreadable)
     };
     let text = args.text.as_ref().map(read).transpose()?;
@@ -59,7 +64,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
         return Err(Error::usage("quantised keys and values need flash attention").hint("leave --kv out"));
     }
 
-    let folder = tempfile::tempdir().map_err(Error::failed)?;
+    let folder = tempfile::tempdir().map_err(|error| Error::failed(error).hint("TMPDIR names another folder"))?;
     let store = Arc::new(Store::new(folder.path().to_owned(), Bounds::default()));
     let (mut arms, models) = bench.arms(axis.as_ref(), &base, &store)?;
     let (prompts, tokens, runs) = bench.workload(axis.as_ref(), own_prompts, &arms[0])?;
@@ -234,6 +239,7 @@ fn rough(time: Duration) -> String {
 
 fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Error {
     Error::usage(format!("{} cannot be written: {error}", path.display()))
+        .hint("--html takes a file in a folder that is there")
 }
 
 fn machine(threads: usize) -> Machine {

@@ -165,7 +165,13 @@ impl Doctor<'_> {
         let vocabulary = own.vocab().len();
         let context = own.context(&settings);
         let speed = context.and_then(|mut context| measure(context.as_mut(), vocabulary));
-        speed.map_err(|error| if error == EngineError::Aborted { Error::interrupted() } else { Error::failed(error) })
+        speed.map_err(|error| match error {
+            EngineError::Aborted => Error::interrupted(),
+            EngineError::OutOfMemory { .. } => {
+                Error::failed(error).hint("take a smaller model, or fewer --gpu-layers where it is the GPU's memory")
+            }
+            error => Error::failed(error),
+        })
     }
 
     fn memory(&mut self, model: &Resolved, draft: Option<&Resolved>, trained: usize) {

@@ -37,7 +37,8 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
         (true, _) => talk::open_chat(&settings, &terminal)?,
         (false, WhichChat::New) => None,
         (false, _) => {
-            return Err(Error::usage("--chat and --continue are for talks in a terminal").hint("leave the prompt out"));
+            return Err(Error::usage("--chat and --continue are for talks in a terminal")
+                .hint("leave out the prompt, -f, --no-stdin and any pipe"));
         }
     };
     let past = opened.as_ref().map(|opened| &opened.past);
@@ -46,7 +47,14 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let named = settings.model.as_deref().or(past_model).or(settings.config_model.as_deref());
     let name = resolver.default_name(named);
     // An unknown name is said before anybody waits for a pipe.
-    let target = resolver.target(&name)?;
+    let target = resolver.target(&name).map_err(|error| match (&settings.model, past_model) {
+        (Some(_), _) => error,
+        (None, Some(_)) => error.hint("the chat names it: `qchat run MODEL --chat NAME` goes on with another"),
+        (None, None) => {
+            let file = if settings.config_model.is_some() { "config.toml" } else { "models.toml" };
+            error.hint(format!("{file} names it as default_model: `qchat run MODEL` takes another"))
+        }
+    })?;
     if named.is_none() && !settings.yes {
         offer(&resolver, &target, stdin_is_terminal)?;
     }
@@ -76,10 +84,13 @@ fn offer(resolver: &Resolver, target: &Target, asks: bool) -> Result<()> {
     }
     let size = entry.bytes().map_or_else(String::new, |bytes| format!(" ({})", size(bytes)));
     let command = format!("`qchat run {}` begins with a small one, `qchat list` shows others", entry.name);
+    let none = resolver.installed().is_empty() && resolver.elsewhere().is_empty();
+    let missing =
+        if none { "no model is here, and none is named" } else { "no model is named, and the default is not here" };
     if !asks {
-        return Err(Error::usage("no model is here, and none is named").hint(command));
+        return Err(Error::usage(missing).hint(command));
     }
-    if input::confirms(&format!("no model is here yet: fetch {}{size}?", entry.name))? {
+    if input::confirms(&format!("{missing}: fetch {}{size}?", entry.name))? {
         return Ok(());
     }
     Err(Error::usage("there is no model to talk with").hint(command))
@@ -108,8 +119,10 @@ fn gather(settings: &Settings, terminal: &Terminal, interrupt: &Interrupt, reads
 pub(super) fn log_target(ui: &UiArgs) -> Result<LogTo> {
     if let Some(path) = &ui.log {
         let file = std::fs::File::create(path);
-        let file =
-            file.map_err(|error| Error::usage(format!("the log {} cannot be written: {error}", path.display())))?;
+        let file = file.map_err(|error| {
+            Error::usage(format!("the log {} cannot be written: {error}", path.display()))
+                .hint("--log takes a file in a folder that is there")
+        })?;
         return Ok(LogTo::File(file));
     }
     Ok(if ui.verbose > 1 { LogTo::Stderr } else { LogTo::Nowhere })

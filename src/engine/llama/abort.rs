@@ -9,6 +9,9 @@ use llama_cpp_sys_2 as sys;
 
 use crate::error::{Error, Kind};
 
+/// As `models` has it for files that it refuses itself.
+const AGAIN: &str = "download it again (`qchat rm MODEL`, then `qchat pull MODEL`, if qchat fetched it)";
+
 /// Whether a model has been evaluated: before that its file is to blame.
 static WORKS: AtomicBool = AtomicBool::new(false);
 
@@ -31,7 +34,7 @@ unsafe extern "C" fn give_up(message: *const c_char) {
     // It may quote a name from the file.
     let message: String = short(&message).chars().filter(|c| !c.is_control()).collect();
     let error = Error::new(if WORKS.load(Ordering::Relaxed) { Kind::Failed } else { Kind::Model }, message)
-        .hint("the model file may be damaged: download it again");
+        .hint(format!("the model file may be damaged: {AGAIN}"));
     let _ = writeln!(std::io::stderr(), "qchat: llama.cpp gave up: {error}");
     // SAFETY: ends the process at once. Other threads may hold any lock, so nothing may be cleaned up here.
     unsafe { _exit(c_int::from(error.kind().exit_code())) }

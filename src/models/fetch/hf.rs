@@ -78,7 +78,7 @@ impl<'a> Hub<'a> {
     fn new(repo: &'a str, paths: &Paths, fetcher: &Fetcher) -> Result<Self> {
         let yes = |value: String| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");
         if non_empty("HF_HUB_OFFLINE").is_some_and(yes) {
-            return Err(Error::model("HF_HUB_OFFLINE is set"));
+            return Err(Error::model("HF_HUB_OFFLINE is set").hint("unset it to fetch from a hub"));
         }
         let cache = paths.hugging_face();
         Ok(Self {
@@ -195,10 +195,9 @@ impl<'a> Hub<'a> {
         };
         // Without a commit nobody can say what main is.
         let is_main = revision(source) == "main" && commit.is_some();
-        self.folder
-            .link(snapshot, &wanted.name, &digest, is_main)
-            .map(Some)
-            .map_err(|error| Error::model(format!("{} cannot be linked: {error}", wanted.name)))
+        self.folder.link(snapshot, &wanted.name, &digest, is_main).map(Some).map_err(|error| {
+            Error::model(format!("{} cannot be linked: {error}", wanted.name)).hint("HF_HUB_CACHE moves the folder")
+        })
     }
 }
 

