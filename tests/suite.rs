@@ -89,6 +89,8 @@ mod repl_answers;
 mod repl_editing;
 #[path = "suite/repl_keys.rs"]
 mod repl_keys;
+#[path = "suite/repl_markdown.rs"]
+mod repl_markdown;
 #[path = "suite/repl_stops.rs"]
 mod repl_stops;
 #[path = "suite/replay.rs"]

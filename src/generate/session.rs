@@ -277,8 +277,12 @@ impl Session {
 
 fn failed(error: EngineError) -> Error {
     match error {
-        EngineError::OutOfMemory { .. } => Error::failed(error).hint("lower --ctx, or take a smaller model"),
+        EngineError::OutOfMemory { .. } => {
+            Error::failed(error).hint("take a smaller context (--ctx), smaller keys (--kv q8_0) or a smaller model")
+        }
         EngineError::Aborted => Error::interrupted(),
-        error => Error::failed(format!("the engine failed: {error}")),
+        error => {
+            Error::failed(format!("the engine failed: {error}")).hint("-vv shows llama.cpp's log, --log FILE keeps it")
+        }
     }
 }

@@ -99,7 +99,7 @@ impl Speaker {
     /// When the template refuses the conversation, or there is none.
     pub fn prompt(&self, conversation: &Conversation) -> Result<(Vec<Token>, Reasoning)> {
         let Some((template, _, source)) = &self.template else {
-            return Err(Error::usage("this is a base model without a chat template"));
+            return Err(Error::usage("this is a base model without a chat template").hint("--raw continues a text"));
         };
         let prompt = template.render(conversation)?;
         let opened = prompt.text.trim_end().ends_with("<think>");

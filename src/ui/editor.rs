@@ -16,14 +16,16 @@ pub fn edit(text: &str) -> Result<Option<String>> {
     std::fs::write(&file, text).map_err(Error::failed)?;
     // A shell, since editors are named with arguments: `code --wait`, `emacs -nw`.
     let status = Command::new("sh").args(["-c", &format!("{editor} \"$1\""), "qchat"]).arg(&file).status();
-    let status = status.map_err(|error| Error::failed(format!("the editor cannot be started: {error}")))?;
+    let status = status.map_err(|error| {
+        Error::failed(format!("the editor cannot be started: {error}")).hint("set VISUAL or EDITOR")
+    })?;
     if !status.success() {
         return Err(
             Error::failed(format!("the editor '{editor}' failed")).hint("set VISUAL or EDITOR to one that is here")
         );
     }
     let edited = std::fs::read_to_string(&file)
-        .map_err(|error| Error::failed(format!("the message cannot be read: {error}")))?;
+        .map_err(|error| Error::failed(format!("the message cannot be read: {error}")).hint("save it as UTF-8"))?;
     let edited = edited.trim_end_matches(['\n', '\r']).to_owned();
     Ok((!edited.trim().is_empty() && edited != text).then_some(edited))
 }

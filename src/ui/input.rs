@@ -56,7 +56,9 @@ pub fn read_stdin(terminal: &Terminal, interrupt: &Interrupt) -> Result<String> 
         match receiver.recv_timeout(Duration::from_millis(20)) {
             Ok(Ok(read)) if read.is_empty() => break,
             Ok(Ok(read)) => bytes.extend(read),
-            Ok(Err(error)) => return Err(Error::failed(format!("stdin cannot be read: {error}"))),
+            Ok(Err(error)) => {
+                return Err(Error::failed(format!("stdin cannot be read: {error}")).hint("--no-stdin leaves it out"));
+            }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if bytes.is_empty() && !hinted && began.elapsed() > SILENCE {
@@ -75,13 +77,16 @@ pub fn read_stdin(terminal: &Terminal, interrupt: &Interrupt) -> Result<String> 
 /// When it cannot be read or is no text.
 pub fn read_file(path: &Path) -> Result<String> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|error| Error::usage(format!("{name} cannot be read: {error}")))?;
+    let bytes = std::fs::read(path);
+    let bytes =
+        bytes.map_err(|error| Error::usage(format!("{name} cannot be read: {error}")).hint("name a text file"))?;
     text(bytes, &name.to_string())
 }
 
 fn text(bytes: Vec<u8>, name: &str) -> Result<String> {
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
-        return Err(Error::usage(format!("{name} is not text: byte {at} is NUL")).hint("only text can be asked about"));
+        return Err(Error::usage(format!("{name} is not text: byte {at} is NUL"))
+            .hint("take a text file, or one made into text, as with pdftotext"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -3,8 +3,10 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
+
 use super::clean::{self, Cleaner};
-use crate::cli::{Colour, UiArgs};
+use crate::cli::{Cli, Colour, UiArgs};
 use crate::error::{Error, Kind, Result};
 
 /// What the terminal allows and the user wants.
@@ -160,10 +162,18 @@ pub fn clap_error(error: &clap::Error) -> ExitCode {
 /// The command that clap's error is about, by its line on usage; an error about a value has none.
 fn command_of(text: &str) -> String {
     let is_command = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
-    match text.lines().find_map(|line| line.trim().strip_prefix("Usage:")) {
-        Some(usage) => usage.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" "),
-        None => std::env::args().nth(1).map_or_else(|| "qchat".into(), |command| format!("qchat {command}")),
+    if let Some(usage) = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")) {
+        return usage.split_whitespace().take_while(is_command).collect::<Vec<_>>().join(" ");
     }
+    // The deepest subcommand that was typed: its help lists the flag.
+    let mut command = Cli::command();
+    let mut words = vec!["qchat".to_owned()];
+    for word in std::env::args().skip(1) {
+        let Some(found) = command.find_subcommand(&word).cloned() else { break };
+        words.push(word);
+        command = found;
+    }
+    words.join(" ")
 }
 
 /// clap's own text; without styles where it does not go to a terminal, whatever the environment says.

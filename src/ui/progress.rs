@@ -34,6 +34,8 @@ struct Course {
 
 /// What lasts less than this is not worth a line.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Columns of what stands beside the message.
+const BESIDE: usize = 24;
 /// Between two drawings.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -108,7 +110,9 @@ fn draw((course, changed): &(Mutex<Course>, Condvar)) {
             } else {
                 String::new()
             });
-            bar.set_message(own.message.clone());
+            // A row that wraps could not be taken away again.
+            let columns = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+            bar.set_message(own.message.chars().take(columns.saturating_sub(BESIDE)).collect::<String>());
             bar.set_position((done * 100.0) as u64);
             bar.tick();
         }

@@ -48,7 +48,9 @@ impl Lines {
     /// # Errors
     /// When the terminal cannot be used.
     pub fn new(terminal: Terminal, history: Option<PathBuf>, models: Vec<String>, editing: Editing) -> Result<Self> {
-        let unusable = |error: ReadlineError| Error::failed(format!("the terminal cannot be used: {error}"));
+        let unusable = |error: ReadlineError| {
+            Error::failed(format!("the terminal cannot be used: {error}")).hint("`qchat run MODEL PROMPT` needs none")
+        };
         let config = Config::builder()
             .max_history_size(HISTORY)
             .map_err(unusable)?

@@ -194,7 +194,7 @@ fn a_chat_is_named_changed_and_exported_from_within() {
     let mut pty = Pty::run(&sandbox, &[model.to_str().unwrap(), "--chat", "other"]);
     pty.says("of other", &["One."]);
     pty.says("/save my work", &["qchat: there is a chat 'my work' already. take another: /save NAME"]);
-    pty.says("/load other", &["qchat: this is that chat"]);
+    pty.says("/load other", &["qchat: this is that chat. /load lists the others"]);
     pty.says("/load", &["other", "my work"]);
     pty.says("/load my work", &["chat my work, 2 messages so far", ">>> of work", "One."]);
     pty.says("more", &["Two."]);

@@ -133,7 +133,10 @@ fn a_file_named_with_an_at_sign_goes_before_the_message() {
     pty.send("? ask @alice\r");
     pty.ends_with(&["(notes of today.md, 1 line, goes before the message)", "One.", ">>>"]);
     pty.line("@binary");
-    pty.ends_with(&["qchat: binary is not text: byte 0 is NUL. only text can be asked about", ">>>"]);
+    pty.ends_with(&[
+        "qchat: binary is not text: byte 0 is NUL. take a text file, or one made into text, as with pdftotext",
+        ">>>",
+    ]);
     pty.leave();
     let said = shown(&sandbox);
     assert!(said.contains("the notes\n\nwhat is in @notes\\ of\\ today.md? ask @alice"), "{said}");
@@ -215,4 +218,21 @@ fn a_stop_in_the_middle_of_thoughts_folds_them() {
     pty.send(CTRL_C);
     pty.ends_with(&[">>> hi", "(thought for 1s)", "(stopped)", ">>>"]);
     pty.leave();
+}
+
+#[test]
+fn a_long_prompt_says_how_long_it_still_takes_and_leaves_no_trace() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script_with(&["One.", "Two."], json!({ "row_ms": 1 }));
+    for columns in [40, 80, 200] {
+        let mut pty = Pty::talk_in(&sandbox, (12, columns), &model, &["--private"]);
+        pty.send(&format!("\x1b[200~{}\x1b[201~\r", "x".repeat(2100)));
+        // 2,121 rows of 1 ms.
+        pty.wait_for("reading the prompt");
+        pty.wait("the time that is left", || {
+            pty.rows().iter().any(|row| row.contains("%, ") && row.ends_with("s left"))
+        });
+        pty.ends_with(&[">>> [paste 1: 1 line, 2,100 characters]", "One.", ">>>"]);
+        pty.leave();
+    }
 }

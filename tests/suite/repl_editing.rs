@@ -43,7 +43,7 @@ fn edit_new_writes_a_message_of_several_lines() {
     pty.line("/edit new");
     pty.ends_with(&[">>> /edit new", ">>> first", "second", "One.", ">>>"]);
     pty.line("/edit it");
-    pty.ends_with(&["qchat: /edit it: /edit or /edit new is meant", ">>>"]);
+    pty.ends_with(&["qchat: '/edit it' is none. /edit, or /edit new", ">>>"]);
     pty.leave();
 }
 
@@ -87,7 +87,7 @@ fn copy_hands_the_last_answer_to_the_terminal() {
     let sandbox = Sandbox::new();
     let mut pty = Pty::talk(&sandbox, &sandbox.script(&["foobar"]), &[]);
     pty.line("/copy");
-    pty.ends_with(&["qchat: nothing was answered yet", ">>>"]);
+    pty.ends_with(&["qchat: nothing was answered yet. ask something first", ">>>"]);
     pty.line("hi");
     pty.ends_with(&["foobar", ">>>"]);
     pty.line("/copy");

@@ -222,7 +222,8 @@ impl Talk<'_> {
 
     fn not_kept(&self) -> Error {
         let error = Error::usage("nothing is kept of this talk");
-        if self.loader.settings.private { error.hint("begin it without --private") } else { error }
+        let hint = if self.loader.settings.private { "begin it without --private" } else { "/export FILE writes it" };
+        error.hint(hint)
     }
 
     /// Goes on with another chat.
@@ -241,7 +242,7 @@ impl Talk<'_> {
         }
         let name = ChatName::new(name)?;
         if name.to_string() == self.chat_name() {
-            return Err(Error::usage("this is that chat"));
+            return Err(Error::usage("this is that chat").hint("/load lists the others"));
         }
         if !chats.exists(&name) {
             return Err(Error::usage(format!("there is no chat '{name}'")).hint("/load lists them"));
@@ -280,7 +281,9 @@ impl Talk<'_> {
         let text = if is_json { format!("{:#}\n", chat::json(&name, &past)) } else { chat::markdown(&name, &past) };
         // A file that somebody has already is not overwritten.
         let written = std::fs::File::create_new(expand_home(&file)).and_then(|mut out| out.write_all(text.as_bytes()));
-        written.map_err(|error| Error::failed(format!("{file} cannot be written: {error}")))?;
+        written.map_err(|error| {
+            Error::failed(format!("{file} cannot be written: {error}")).hint("/export FILE takes another name")
+        })?;
         self.reply(&format!("written to {file}"));
         Ok(())
     }

@@ -147,7 +147,7 @@ impl Talk<'_> {
         let last = match what {
             None => last.map(|message| message.content.clone()),
             Some("new") => None,
-            Some(word) => return Err(Error::usage(format!("/edit {word}: /edit or /edit new is meant"))),
+            Some(word) => return Err(Error::usage(format!("'/edit {word}' is none")).hint("/edit, or /edit new")),
         };
         let Some(message) = editor::edit(last.as_deref().unwrap_or_default())? else {
             self.reply("(nothing changed)");
@@ -195,8 +195,11 @@ impl Talk<'_> {
 
     fn copy(&self) -> Result<()> {
         let last = self.conversation.messages().iter().rfind(|message| message.role == Role::Assistant);
-        let Some(answer) = last else { return Err(Error::usage("nothing was answered yet")) };
-        let how = clipboard::copy(&answer.content, self.terminal().stderr).map_err(Error::failed)?;
+        let Some(answer) = last else {
+            return Err(Error::usage("nothing was answered yet").hint("ask something first"));
+        };
+        let how = clipboard::copy(&answer.content, self.terminal().stderr);
+        let how = how.map_err(|why| Error::failed(why).hint("/export FILE writes the talk to a file"))?;
         self.reply(&format!("copied ({how}, {})", output::count(answer.content.chars().count(), "character")));
         Ok(())
     }

@@ -69,7 +69,7 @@ fn refuse_base_model(loaded: &Loaded) -> Result<()> {
         return Ok(());
     }
     let message = format!("{} is a base model without a chat template: it continues text and cannot talk", loaded.name);
-    Err(Error::usage(message).hint("give a prompt to be continued, or take an instruct model"))
+    Err(Error::usage(message).hint("`qchat run MODEL PROMPT` continues a text; `qchat list` shows models that talk"))
 }
 
 struct Talk<'a> {
@@ -224,7 +224,7 @@ impl Talk<'_> {
         match answer.finish {
             Finish::Interrupted => self.say("(stopped)"),
             Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
-                self.reply("(the context is full)");
+                self.reply("(the context is full; /clear empties it, /set context N makes it larger)");
             }
             _ => {}
         }
