@@ -173,6 +173,7 @@ fn drafts_change_nothing_but_near_ties() {
             reasoning: Reasoning::Off,
             thoughts: None,
             boundaries: Vec::new(),
+            grammar: None,
         };
         speaker.session_mut().speculate(None);
         let plain = speaker.answer(prompt.clone(), settings.clone(), &mut Silent).unwrap();
@@ -316,6 +317,7 @@ fn greedy(max_tokens: usize) -> TurnSettings {
         reasoning: Reasoning::Off,
         thoughts: None,
         boundaries: Vec::new(),
+        grammar: None,
     }
 }
 

@@ -47,6 +47,8 @@ mod engine;
 mod error_hints;
 #[path = "suite/first_run.rs"]
 mod first_run;
+#[path = "suite/grammar.rs"]
+mod grammar;
 #[path = "suite/hybrid.rs"]
 mod hybrid;
 #[path = "suite/long_talks.rs"]

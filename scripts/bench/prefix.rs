@@ -83,6 +83,7 @@ fn answer(speaker: &mut Speaker, prompt: Vec<Token>, tokens: usize) -> Answer {
         reasoning: Reasoning::Off,
         thoughts: None,
         boundaries: Vec::new(),
+        grammar: None,
     };
     speaker.answer(prompt, settings, &mut Silent).expect("an answer")
 }

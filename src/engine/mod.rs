@@ -153,6 +153,61 @@ pub enum EngineError {
     Failed(String),
 }
 
+/// Why something is not a grammar.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{}{cause}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
+pub struct GrammarError {
+    pub place: Option<Place>,
+    pub cause: String,
+}
+
+/// A place in a text, counted from 1 in lines and characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl Place {
+    /// The place of a byte.
+    pub fn of(text: &str, at: usize) -> Self {
+        let before = &text[..at];
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// A grammar and the text so far: what may come next.
+pub trait Grammar: std::fmt::Debug + Send {
+    /// Whether this token may come next; one that ends an answer may where the text is complete.
+    fn allows(&mut self, token: Token) -> bool;
+    /// Goes on behind this token.
+    ///
+    /// # Errors
+    /// When it may not come next; nothing may then.
+    fn accept(&mut self, token: Token) -> Result<(), EngineError>;
+    /// Makes the logits of tokens that may not come next negative infinity; whether any other is left.
+    fn mask(&mut self, logits: &mut [f32]) -> bool;
+    /// Whether the text may end here.
+    fn is_complete(&mut self) -> bool;
+    /// Whether it has to.
+    fn is_over(&mut self) -> bool;
+    /// The same place, to try what may follow.
+    fn fork(&self) -> Box<dyn Grammar>;
+}
+
+impl Clone for Box<dyn Grammar> {
+    fn clone(&self) -> Self {
+        self.fork()
+    }
+}
+
 /// Told how much of a model is loaded, 0 to 1; answers whether to go on.
 pub type LoadProgress<'a> = &'a mut dyn FnMut(f32) -> bool;
 
@@ -185,6 +240,11 @@ pub trait Model: Send + Sync {
     fn save(&self) -> Save;
     /// What the saved states of a context of `n_ctx` tokens depend on.
     fn state_format(&self, n_ctx: usize) -> StateFormat;
+    /// Compiles a grammar in GBNF.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    fn grammar(&self, gbnf: &str) -> Result<Box<dyn Grammar>, GrammarError>;
     /// A context with `settings.sequences` sequences.
     ///
     /// # Errors

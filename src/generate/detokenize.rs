@@ -34,6 +34,11 @@ impl Utf8 {
         self.pending.drain(..self.pending.len() - kept);
     }
 
+    /// Whether no character is unfinished.
+    pub(super) fn is_whole(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// The end of the stream: an unfinished character is shown as U+FFFD.
     pub(super) fn finish(&mut self, text: &mut String) {
         if !self.pending.is_empty() {

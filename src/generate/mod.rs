@@ -4,6 +4,7 @@
 
 mod align;
 mod cached;
+mod constraint;
 mod detokenize;
 pub mod draft;
 mod driver;

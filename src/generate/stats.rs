@@ -14,6 +14,8 @@ pub enum Finish {
     Stop,
     /// The token budget, or the end of the context.
     Length,
+    /// No token fits the grammar.
+    Stuck,
     /// Ctrl-C.
     Interrupted,
     /// The reader of the output went away.
@@ -54,6 +56,8 @@ pub struct Answer {
     pub content: String,
     pub reasoning: String,
     pub finish: Finish,
+    /// Whether the content is a whole text of the grammar that it was kept to; true where there was none.
+    pub is_complete: bool,
     /// Emitted tokens, without the one that ended the answer.
     pub tokens: Vec<Token>,
     /// Prompt tokens, the cached ones included.

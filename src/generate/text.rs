@@ -45,8 +45,19 @@ pub enum Reasoning {
     Opened,
 }
 
-const OPEN: &str = "<think>";
+pub(super) const OPEN: &str = "<think>";
 pub(super) const CLOSE: &str = "</think>";
+
+/// What the next token would belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Thoughts may begin.
+    Start,
+    Thoughts,
+    /// White space is dropped.
+    Between,
+    Content,
+}
 
 enum Phase {
     /// Only white space so far, or a part of `<think>`.
@@ -80,11 +91,6 @@ impl TextStream {
         Self { utf8: Utf8::default(), phase, held: String::new(), stops, trims_first_space, content, reasoning }
     }
 
-    /// Whether what comes next is thoughts.
-    pub(super) fn is_thinking(&self) -> bool {
-        matches!(self.phase, Phase::Thinking)
-    }
-
     /// Adds the bytes of a token. `Ok(true)`: a stop string was completed.
     pub(super) fn push(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<bool, SinkClosed> {
         let mut text = String::new();
@@ -97,6 +103,15 @@ impl TextStream {
         }
         self.held.push_str(&text);
         self.advance(sink)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        match self.phase {
+            Phase::Thinking => Place::Thoughts,
+            Phase::Beginning if self.held.is_empty() && self.utf8.is_whole() => Place::Start,
+            Phase::BetweenParts if self.utf8.is_whole() => Place::Between,
+            Phase::Beginning | Phase::BetweenParts | Phase::Content => Place::Content,
+        }
     }
 
     /// The end of the answer: everything held back is shown.

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::cached::{Restored, Saved};
+use super::constraint::Constraint;
 use super::draft::{Judged, Proposed};
 use super::stats::{Answer, Finish, Timings};
-use super::text::{Reasoning, Sink, TextStream};
-use crate::engine::{Row, Seq, Token, Vocab};
+use super::text::{Place, Reasoning, Sink, TextStream};
+use crate::engine::{Grammar, Row, Seq, Token, Vocab};
 use crate::sample::{Sampler, Sampling};
 
 /// What one answer is made with.
@@ -27,6 +28,8 @@ pub struct TurnSettings {
     pub thoughts: Option<ThoughtLimit>,
     /// Lengths of the prompt where others may part from it: models of which only whole states can be saved are saved there.
     pub boundaries: Vec<usize>,
+    /// What the content is kept to.
+    pub grammar: Option<Box<dyn Grammar>>,
 }
 
 /// How long thoughts may grow, and what ends them.
@@ -51,6 +54,7 @@ pub struct Turn<'v> {
     /// Proposed tokens behind the pending one, to be judged in the next round.
     draft: Vec<Token>,
     sampler: Sampler,
+    constraint: Option<Constraint>,
     text: TextStream,
     limit: Option<ThoughtLimit>,
     /// Tokens of thoughts so far.
@@ -84,6 +88,7 @@ impl<'v> Turn<'v> {
             limit: settings.thoughts,
             thought: 0,
             forced: VecDeque::new(),
+            constraint: settings.grammar.map(|grammar| Constraint::new(grammar, vocab)),
             piece: Vec::new(),
             finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),
             began: Instant::now(),
@@ -190,10 +195,12 @@ impl<'v> Turn<'v> {
         let mut proposals = draft.iter();
         for logits in logits {
             let began = Instant::now();
-            let forced = self.forced.pop_front();
-            let token = forced
-                .unwrap_or_else(|| self.sampler.sample(logits, self.tokens.len(), &self.tokens[self.prompt_len..]));
+            let token = self.forced.pop_front().or_else(|| self.sample(logits));
             self.sampling += began.elapsed();
+            let Some(token) = token else {
+                self.end(Finish::Stuck, sink);
+                break;
+            };
             let agreed = proposals.next() == Some(&token);
             judged.accepted += usize::from(agreed);
             let before = self.tokens.len();
@@ -206,6 +213,21 @@ impl<'v> Turn<'v> {
         self.draft = draft;
         self.draft.clear();
         judged
+    }
+
+    fn sample(&mut self, logits: &[f32]) -> Option<Token> {
+        let (pos, answer) = (self.tokens.len(), &self.tokens[self.prompt_len..]);
+        match &mut self.constraint {
+            None => Some(self.sampler.sample(logits, pos, answer)),
+            Some(constraint) => {
+                constraint.sample(&mut self.sampler, logits, pos, answer, self.text.place(), self.vocab)
+            }
+        }
+    }
+
+    /// How many of these tokens could follow, as far as a grammar says.
+    pub fn fitting(&self, tokens: impl Iterator<Item = Token>) -> usize {
+        self.constraint.as_ref().map_or(usize::MAX, |constraint| constraint.fitting(tokens, self.text.place()))
     }
 
     /// How much of what the sequence holds after [`Turn::absorb`] is this turn's: all but the last token emitted, except
@@ -225,22 +247,38 @@ impl<'v> Turn<'v> {
         self.tokens.push(token);
         self.piece.clear();
         self.vocab.piece(token, &mut self.piece);
-        self.thought += usize::from(self.text.is_thinking());
+        let place = self.text.place();
+        self.thought += usize::from(place == Place::Thoughts);
         let pushed = self.text.push(&self.piece, sink);
         self.limit_thoughts();
+        let over = self.keep_to_grammar(token, place);
         match pushed {
             Err(_) => self.finish = Some(Finish::ReaderGone),
             Ok(true) => self.finish = Some(Finish::Stop),
+            Ok(false) if over.is_some() => self.end(over.unwrap_or(Finish::Stop), sink),
             Ok(false) if self.emitted() >= self.max_tokens => self.end(Finish::Length, sink),
             Ok(false) => {}
         }
     }
 
     fn limit_thoughts(&mut self) {
-        if self.text.is_thinking()
+        if self.text.place() == Place::Thoughts
             && let Some(limit) = self.limit.take_if(|limit| self.thought >= limit.tokens)
         {
             self.forced = limit.end.into();
+        }
+    }
+
+    /// Tells the grammar of a token that was emitted at `place`; whether that ends the answer.
+    fn keep_to_grammar(&mut self, token: Token, place: Place) -> Option<Finish> {
+        let constraint = self.constraint.as_mut()?;
+        let mut taken = constraint.emitted(token, place, &self.piece);
+        if place == Place::Thoughts && self.text.place() == Place::Content {
+            taken = constraint.began_with(&self.text.content, self.vocab);
+        }
+        match taken {
+            Err(_) => Some(Finish::Stuck),
+            Ok(()) => (self.text.place() == Place::Content && constraint.is_over()).then_some(Finish::Stop),
         }
     }
 
@@ -253,8 +291,10 @@ impl<'v> Turn<'v> {
     }
 
     /// What came of it.
-    pub fn into_answer(self) -> Answer {
+    pub fn into_answer(mut self) -> Answer {
+        let is_complete = self.constraint.as_mut().is_none_or(Constraint::is_complete);
         Answer {
+            is_complete,
             content: self.text.content,
             reasoning: self.text.reasoning,
             finish: self.finish.unwrap_or(Finish::Interrupted),

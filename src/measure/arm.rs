@@ -239,6 +239,7 @@ impl Arm {
             reasoning,
             thoughts: None,
             boundaries: Vec::new(),
+            grammar: None,
         };
         let mut clock = Clock::default();
         let meter = Meter::start();

@@ -68,6 +68,10 @@ impl Watched {
 }
 
 impl Model for Watched {
+    fn grammar(&self, gbnf: &str) -> Result<Box<dyn qchat::engine::Grammar>, qchat::engine::GrammarError> {
+        self.model.grammar(gbnf)
+    }
+
     fn vocab(&self) -> &dyn Vocab {
         self.model.vocab()
     }

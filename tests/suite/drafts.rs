@@ -177,6 +177,7 @@ pub fn turn(sampling: Sampling, max_tokens: usize) -> TurnSettings {
         reasoning: Reasoning::Off,
         thoughts: None,
         boundaries: Vec::new(),
+        grammar: None,
     }
 }
 

@@ -35,6 +35,7 @@ pub fn settings(temperature: f32, max_tokens: Option<usize>) -> TurnSettings {
         reasoning: Reasoning::Off,
         thoughts: None,
         boundaries: Vec::new(),
+        grammar: None,
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
         reasoning,
         thoughts: settings.reasoning_budget.map(|tokens| loaded.speaker.thought_limit(tokens)),
         boundaries,
+        grammar: None,
     };
     let answer = loaded.speaker.answer(tokens, turn, &mut sink);
     sink.finish()?;

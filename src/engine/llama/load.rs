@@ -9,7 +9,10 @@ use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_sys_2 as sys;
 
 use super::vocab::LlamaVocab;
-use crate::engine::{Context, ContextSettings, EngineError, KvLayout, LoadProgress, Model, Save, StateFormat, Vocab};
+use crate::engine::{
+    Context, ContextSettings, EngineError, Grammar, GrammarError, KvLayout, LoadProgress, Model, Save, StateFormat,
+    Vocab,
+};
 
 /// What a model is loaded with.
 #[derive(Clone, Debug)]
@@ -106,6 +109,10 @@ impl Model for LlamaModel {
 
     fn state_format(&self, n_ctx: usize) -> StateFormat {
         super::context::state_format(&self.weights, self.layout, n_ctx)
+    }
+
+    fn grammar(&self, gbnf: &str) -> Result<Box<dyn Grammar>, GrammarError> {
+        Ok(Box::new(super::grammar::LlamaGrammar::new(&self.vocab, gbnf)?))
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {

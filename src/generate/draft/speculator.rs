@@ -78,6 +78,12 @@ impl Speculator {
         &self.proposed
     }
 
+    /// Cuts the proposal after so many tokens.
+    pub fn keep_first(&mut self, tokens: usize) -> &[Proposed] {
+        self.proposed.truncate(tokens);
+        &self.proposed
+    }
+
     /// Notes that no draft can be judged, and why.
     pub fn blocked(&mut self, why: &'static str) {
         self.stats.blocked = Some(why);

@@ -213,6 +213,7 @@ impl Talk<'_> {
             reasoning,
             thoughts: self.thought_budget.map(|tokens| self.loaded.speaker.thought_limit(tokens)),
             boundaries,
+            grammar: None,
         };
         let mut sink = AnswerSink::new(self.terminal(), self.form());
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
