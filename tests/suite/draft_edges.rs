@@ -524,20 +524,20 @@ fn many_turns_that_draft_say_what_each_says_alone() {
     let mut context = Arc::clone(&model).context(&context_settings).unwrap();
     let mut sinks = [Text::default(), Text::default(), Text::default()];
     let mut speculators: Vec<Speculator> = (0..3).map(|lane| always(knows(&replies[lane]), 3 + lane * 6)).collect();
-    let mut lanes: Vec<Lane> = sinks
+    let mut turns: Vec<Turn> =
+        (0..3).map(|lane| Turn::new(lane as Seq, model.vocab(), prompt(lane), 0, settings(0.0, None))).collect();
+    let mut lanes: Vec<Lane> = turns
         .iter_mut()
-        .zip(&mut speculators)
-        .enumerate()
-        .map(|(lane, (sink, speculator))| {
+        .zip(sinks.iter_mut().zip(&mut speculators))
+        .map(|(turn, (sink, speculator))| {
             speculator.begin(&Sampling::greedy(), 4096, usize::MAX);
-            let turn = Turn::new(lane as Seq, model.vocab(), prompt(lane), 0, settings(0.0, None));
             Lane { turn, sink, speculator: Some(speculator) }
         })
         .collect();
     assert_eq!(drive(context.as_mut(), &mut lanes, &Interrupt::default()).unwrap(), Ended::Finished);
-    for (lane, done) in lanes.into_iter().enumerate() {
-        let account = done.speculator.unwrap().speculation();
-        let together = done.turn.into_answer();
+    for (lane, (turn, speculator)) in turns.into_iter().zip(speculators).enumerate() {
+        let account = speculator.speculation();
+        let together = turn.into_answer();
         assert_eq!(together.content, replies[lane]);
         assert!(account.rounds > 0 && account.accepted > 0, "{lane}: {account:?}");
         assert_eq!(context.tokens(lane as Seq), [prompt(lane), together.tokens].concat(), "{lane}");
@@ -555,16 +555,18 @@ fn the_drafts_of_many_turns_fit_into_one_evaluation() {
     let mut sinks: Vec<Text> = (0..turns).map(|_| Text::default()).collect();
     let letters = || always(Box::new(Adversary::new(&[], Trick::Letters)), 16);
     let mut speculators: Vec<Speculator> = (0..turns).map(|_| letters()).collect();
-    let mut lanes: Vec<Lane> = (0..)
+    let mut all: Vec<Turn> =
+        (0..turns).map(|seq| Turn::new(seq, model.vocab(), tokens("abc"), 0, turn(Sampling::greedy(), 20))).collect();
+    let mut lanes: Vec<Lane> = all
+        .iter_mut()
         .zip(sinks.iter_mut().zip(&mut speculators))
-        .map(|(seq, (sink, speculator))| {
+        .map(|(turn, (sink, speculator))| {
             speculator.begin(&Sampling::greedy(), 2048, 20);
-            let turn = Turn::new(seq, model.vocab(), tokens("abc"), 0, turn(Sampling::greedy(), 20));
             Lane { turn, sink, speculator: Some(speculator) }
         })
         .collect();
     assert_eq!(drive(context.as_mut(), &mut lanes, &Interrupt::default()), Ok(Ended::Finished));
-    let answers: Vec<Answer> = lanes.into_iter().map(|lane| lane.turn.into_answer()).collect();
+    let answers: Vec<Answer> = all.into_iter().map(Turn::into_answer).collect();
     assert!(answers.iter().all(|answer| answer.tokens.len() == 20));
 }
 

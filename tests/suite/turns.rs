@@ -210,17 +210,13 @@ fn many_turns_at_once_say_what_each_says_alone() {
     let context_settings = ContextSettings { n_ctx: 4096, sequences: 3, threads: 1, cancel: Arc::default() };
     let mut context = Arc::clone(&model).context(&context_settings).unwrap();
     let mut sinks = [Text::default(), Text::default(), Text::default()];
-    let mut lanes: Vec<Lane> = (0..)
-        .zip(&mut sinks)
-        .map(|(lane, sink)| Lane {
-            turn: Turn::new(lane, model.vocab(), prompt(lane), 0, settings_of(lane)),
-            sink,
-            speculator: None,
-        })
-        .collect();
+    let mut turns: Vec<Turn> =
+        (0..3).map(|lane| Turn::new(lane, model.vocab(), prompt(lane), 0, settings_of(lane))).collect();
+    let mut lanes: Vec<Lane> =
+        turns.iter_mut().zip(&mut sinks).map(|(turn, sink)| Lane { turn, sink, speculator: None }).collect();
     assert_eq!(drive(context.as_mut(), &mut lanes, &Interrupt::default()).unwrap(), Ended::Finished);
-    for (lane, together) in (0..).zip(lanes) {
-        let together = together.turn.into_answer();
+    for (lane, together) in (0..).zip(turns) {
+        let together = together.into_answer();
         let alone = answer(&mut session(Arc::clone(&model), None, 256), &prompt(lane), settings_of(lane));
         assert_eq!(together.content, alone.content);
         assert_eq!(together.content, "Hello there."[..(4 + lane as usize * 3).min(12)]);

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::acceptance::Record;
-use super::{Costs, MOST_DRAFTED, ModelDrafter, Ngram, Offer, Plan, Policy, Proposed, Round, Source};
+use super::{Costs, MOST_DRAFTED, MOST_ROWS, ModelDrafter, Ngram, Offer, Plan, Policy, Proposed, Round, Source};
 
 /// Chances before anything is known of a text: n-gram drafts by match length, model drafts by the draft's confidence.
 /// From the traces of tests/data/traces, all kinds of prompts alike.
@@ -42,6 +42,8 @@ pub struct Adaptive {
     sources: Vec<Source>,
     costs: Costs,
     cap: usize,
+    /// Rows of other turns in each evaluation.
+    beside: usize,
     ngram: Record,
     model: Record,
     /// Tokens that this answer may still emit, and has.
@@ -69,6 +71,7 @@ impl Adaptive {
             sources,
             costs,
             cap: cap.min(MOST_DRAFTED),
+            beside: 0,
             ngram: Record::new(&NGRAM_PRIORS, NGRAM_MEAN),
             model: Record::new(&MODEL_PRIORS, MODEL_MEAN),
             left: usize::MAX,
@@ -99,6 +102,14 @@ impl Adaptive {
         if self.in_debt() { DOUBT } else { CAUTION }
     }
 
+    /// Tokens a step, of all turns together, beside what they make without a draft: where this one emits so many from so
+    /// many rows.
+    fn rate_of(&self, tokens: f64, rows: usize) -> f64 {
+        let others = self.beside as f64;
+        let plain = (others + 1.0) / self.costs.verify(self.beside + 1);
+        (others + tokens) / self.costs.verify(self.beside + rows) / plain
+    }
+
     /// The best rate of a draft that costs nothing, and its length.
     fn free(&self, source: Source, proposed: &[Proposed], most: usize) -> (f64, usize) {
         let (record, leaning) = (self.record(source), self.leaning());
@@ -107,7 +118,7 @@ impl Adaptive {
         for (i, token) in proposed.iter().take(most).enumerate() {
             reached *= record.chance(token.class, leaning);
             tokens += reached;
-            let rate = tokens / self.costs.verify(i + 2);
+            let rate = self.rate_of(tokens, i + 2);
             if rate > best.0 {
                 best = (rate, i + 1);
             }
@@ -151,6 +162,10 @@ impl Policy for Adaptive {
         self.model.new_text();
     }
 
+    fn beside(&mut self, rows: usize) {
+        self.beside = rows;
+    }
+
     fn plan(&mut self, offers: &[Option<Offer>], most: usize) -> Option<Plan> {
         self.rate = 1.0;
         self.invested = 0.0;
@@ -159,7 +174,8 @@ impl Policy for Adaptive {
             // The first round of all is plain: it says what a step costs.
             return None;
         }
-        let most = most.min(self.cap);
+        // Costs of more rows than these are not known.
+        let most = most.min(self.cap).min(MOST_ROWS.saturating_sub(self.beside + 1));
         let mut plan = None;
         for (drafter, offer) in offers.iter().enumerate() {
             if let Some(Offer::Free(proposed)) = offer {
@@ -243,7 +259,12 @@ impl Policy for Adaptive {
         // The first reading of an answer is no loss of the drafts that follow; a later one is what trying again cost.
         let spared = if self.has_read { 0.0 } else { self.invested };
         self.has_read |= self.invested > 0.0;
-        self.balance += round.emitted as f64 - (cost - spared).max(1.0);
+        // What the other turns cost is not held against this one's draft.
+        let plain = self.costs.verify(self.beside + 1);
+        let token = plain / (self.beside + 1) as f64;
+        if round.rows > 0 {
+            self.balance += (round.emitted as f64 - 1.0) * token - (cost - spared - plain).max(0.0);
+        }
         match self.sources[drafter] {
             Source::Ngram => self.ngram.learn(round.proposed, round.accepted),
             Source::Model => self.model.learn(round.proposed, round.accepted),

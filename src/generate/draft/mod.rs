@@ -116,6 +116,8 @@ pub trait Drafter {
 pub trait Policy {
     /// A new answer begins; at most `budget` tokens will be emitted.
     fn begin(&mut self, _budget: usize) {}
+    /// So many rows of other turns, each with a token of its own to emit, are evaluated together with those of this one.
+    fn beside(&mut self, _rows: usize) {}
     /// Who drafts this round, and how many tokens at most; nobody where nothing pays. `most` is what fits.
     fn plan(&mut self, offers: &[Option<Offer>], most: usize) -> Option<Plan>;
     /// Whether the drafter of this round goes on after `proposed`.
@@ -155,7 +157,7 @@ pub struct Round<'a> {
     /// Tokens emitted (the accepted ones and the target's own).
     pub emitted: usize,
     pub steps: &'a [Step],
-    /// Rows that the target evaluated for it.
+    /// Rows that the target evaluated in it; 0 where prompts of others were read too, so that its time says nothing.
     pub rows: usize,
     pub verify: Duration,
 }

@@ -64,6 +64,11 @@ impl Speculator {
         self.drafters.iter_mut().flatten().flat_map(|drafter| drafter.take_ends()).collect()
     }
 
+    /// So many rows of other turns are evaluated together with those of this one.
+    pub fn beside(&mut self, rows: usize) {
+        self.policy.beside(rows);
+    }
+
     /// A round in which there is nothing to draft for.
     pub fn pass(&mut self) {
         self.proposed.clear();
