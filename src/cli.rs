@@ -1,7 +1,9 @@
 //! What was typed. Ranges are checked here; nothing is looked up, no file is opened.
 
+mod answers;
 mod measuring;
 
+pub use answers::{AskArgs, EachArgs, Lines, ShapeArgs};
 pub use measuring::{BenchArgs, BenchFormat, DoctorArgs};
 
 use std::path::PathBuf;
@@ -48,6 +50,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// A name from `qchat list`, a .gguf file, hf:owner/repo[:QUANT], or ollama:NAME[:TAG]
+    #[arg(env = "QCHAT_MODEL", hide_env = true)]
     pub model: Option<String>,
 
     /// One question; without it, and without piped input, a talk begins
@@ -65,7 +68,7 @@ pub struct RunArgs {
     pub files: Vec<PathBuf>,
 
     /// End the answer at this text (repeatable)
-    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    #[arg(long, value_name = "TEXT", env = "QCHAT_STOP", hide_env = true, hide_short_help = true)]
     pub stop: Vec<String>,
 
     /// The most tokens of an answer
@@ -123,8 +126,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "true|false", env = "QCHAT_FLASH_ATTENTION", hide_env = true, hide_short_help = true)]
     pub flash_attention: Option<bool>,
 
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+
+    #[command(flatten)]
+    pub ask: AskArgs,
+
+    #[command(flatten)]
+    pub each: EachArgs,
+
     /// What stdout gets
-    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text, env = "QCHAT_OUTPUT", hide_env = true)]
     pub output: OutputFormat,
 
     /// Thoughts of a reasoning model: dimmed and then folded in a terminal, hidden in a pipe where not given
@@ -143,7 +155,7 @@ pub struct RunArgs {
     pub reasoning_budget: Option<u32>,
 
     /// Tell the chat template something, like `enable_thinking=false` (repeatable; JSON, else text)
-    #[arg(long = "template-var", value_name = "NAME=VALUE", value_parser = template_variable, hide_short_help = true)]
+    #[arg(long = "template-var", value_name = "NAME=VALUE", env = "QCHAT_TEMPLATE_VAR", hide_env = true, value_parser = template_variable, hide_short_help = true)]
     pub template_variables: Vec<(String, serde_json::Value)>,
 
     /// Answers as the model writes them, without drawing their Markdown
@@ -171,7 +183,7 @@ pub struct RunArgs {
     pub no_cache: bool,
 
     /// Keep nothing of this talk: no chat, no prefix cache, no line history
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, env = "QCHAT_PRIVATE", hide_env = true, value_parser = clap::builder::FalseyValueParser::new(), hide_short_help = true)]
     pub private: bool,
 
     /// Do not read stdin
@@ -183,7 +195,7 @@ pub struct RunArgs {
     pub yes: bool,
 
     /// Say after each answer what it cost
-    #[arg(long)]
+    #[arg(long, env = "QCHAT_STATS", hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
     pub stats: bool,
 
     #[command(flatten)]
@@ -221,7 +233,7 @@ pub struct SamplingArgs {
 #[derive(Args, Clone, Debug)]
 pub struct UiArgs {
     /// Colours
-    #[arg(long, value_enum, default_value_t = Colour::Auto, hide_short_help = true)]
+    #[arg(long, value_enum, default_value_t = Colour::Auto, env = "QCHAT_COLOR", hide_env = true, hide_short_help = true)]
     pub color: Colour,
 
     /// Only the answer and errors

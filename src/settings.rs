@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::cli::{DrafterKind, Editing, Kv, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, Visibility};
+use crate::cli::{
+    DrafterKind, Editing, Kv, Lines, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, ShapeArgs, Visibility,
+};
 use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
 use crate::generate::THINKING;
@@ -186,12 +188,73 @@ pub struct Settings {
     pub plain: bool,
     pub editing: Editing,
     pub raw: bool,
+    /// What the answer is kept to.
+    pub shape: Option<Shape>,
+    /// What the answer begins with.
+    pub prefill: Option<String>,
+    /// Answers to one prompt.
+    pub copies: usize,
+    /// A file with a conversation; `-` is stdin.
+    pub messages: Option<PathBuf>,
+    pub print_prompt: bool,
+    /// Likeliest tokens whose probabilities are said.
+    pub logprobs: Option<usize>,
+    /// Many prompts, in lines.
+    pub each: Option<Lines>,
+    pub parallel: usize,
+    pub resume: Option<PathBuf>,
     /// Nothing of a talk is kept.
     pub private: bool,
     /// The prefix cache; none where it is off.
     pub cache: Option<Bounds>,
     pub stats: bool,
     pub sampling: SamplingLayers,
+}
+
+/// Turns that share a context where nothing was said.
+const PARALLEL: usize = 8;
+
+/// What an answer is kept to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// An object or an array.
+    Json,
+    Schema(serde_json::Value),
+    /// GBNF, and where it came from.
+    Grammar {
+        source: String,
+        name: String,
+    },
+    Choices(Vec<String>),
+}
+
+fn shape(args: ShapeArgs) -> Result<Option<Shape>> {
+    if args.json {
+        return Ok(Some(Shape::Json));
+    }
+    if let Some(words) = args.schema {
+        // A schema is an object; what does not begin like one is a file.
+        let (text, name) = if words.trim_start().starts_with('{') {
+            (words, "--schema".to_owned())
+        } else {
+            (read(Path::new(&words), "schema")?, words)
+        };
+        let schema = serde_json::from_str(&text).map_err(|error| {
+            Error::usage(format!("{name} is no JSON: {error}")).hint("write it like {\"type\": \"object\", ...}")
+        })?;
+        return Ok(Some(Shape::Schema(schema)));
+    }
+    if let Some(path) = args.grammar {
+        return Ok(Some(Shape::Grammar { source: read(&path, "grammar")?, name: path.display().to_string() }));
+    }
+    Ok((!args.choice.is_empty()).then_some(Shape::Choices(args.choice)))
+}
+
+fn read(path: &Path, what: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| {
+        Error::usage(format!("the {what} {} cannot be read: {error}", path.display()))
+            .hint(format!("--{what} takes a file"))
+    })
 }
 
 /// The chat that a talk is kept in.
@@ -279,6 +342,15 @@ impl Settings {
             plain: args.plain || config.plain.unwrap_or(false),
             editing: args.editing.or(config.editing).unwrap_or_default(),
             raw: args.raw,
+            shape: shape(args.shape)?,
+            prefill: args.ask.prefill.filter(|text| !text.is_empty()),
+            copies: args.ask.n.map_or(1, |n| n as usize),
+            messages: args.ask.messages,
+            print_prompt: args.ask.print_prompt,
+            logprobs: args.ask.logprobs.map(|n| n as usize),
+            each: args.each.each,
+            parallel: args.each.parallel.map_or(PARALLEL, |n| n as usize),
+            resume: args.each.resume,
             private: args.private,
             cache: cached.then_some(bounds),
             stats: args.stats,

@@ -171,9 +171,7 @@ fn drafts_change_nothing_but_near_ties() {
             stops: Vec::new(),
             max_tokens: Some(60),
             reasoning: Reasoning::Off,
-            thoughts: None,
-            boundaries: Vec::new(),
-            grammar: None,
+            ..TurnSettings::default()
         };
         speaker.session_mut().speculate(None);
         let plain = speaker.answer(prompt.clone(), settings.clone(), &mut Silent).unwrap();
@@ -315,9 +313,7 @@ fn greedy(max_tokens: usize) -> TurnSettings {
         stops: Vec::new(),
         max_tokens: Some(max_tokens),
         reasoning: Reasoning::Off,
-        thoughts: None,
-        boundaries: Vec::new(),
-        grammar: None,
+        ..TurnSettings::default()
     }
 }
 

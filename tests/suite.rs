@@ -41,6 +41,8 @@ mod draft_flags;
 mod draft_policy;
 #[path = "suite/drafts.rs"]
 mod drafts;
+#[path = "suite/each.rs"]
+mod each;
 #[path = "suite/engine.rs"]
 mod engine;
 #[path = "suite/error_hints.rs"]
@@ -101,5 +103,7 @@ mod repl_stops;
 mod replay;
 #[path = "suite/server.rs"]
 mod server;
+#[path = "suite/shapes.rs"]
+mod shapes;
 #[path = "suite/turns.rs"]
 mod turns;

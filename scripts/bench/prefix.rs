@@ -81,9 +81,7 @@ fn answer(speaker: &mut Speaker, prompt: Vec<Token>, tokens: usize) -> Answer {
         stops: Vec::new(),
         max_tokens: Some(tokens),
         reasoning: Reasoning::Off,
-        thoughts: None,
-        boundaries: Vec::new(),
-        grammar: None,
+        ..TurnSettings::default()
     };
     speaker.answer(prompt, settings, &mut Silent).expect("an answer")
 }

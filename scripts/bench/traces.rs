@@ -60,9 +60,7 @@ fn trace(speaker: &mut Speaker, draft: &Arc<dyn Model>, prompt: &Prompt, tokens:
         stops: Vec::new(),
         max_tokens: Some(tokens),
         reasoning: Reasoning::Off,
-        thoughts: None,
-        boundaries: Vec::new(),
-        grammar: None,
+        ..TurnSettings::default()
     };
     let plain = speaker.answer(asked.clone(), settings, &mut Silent).expect("an answer");
     let settings = ContextSettings { n_ctx: 2048, sequences: 1, threads: num_cpus::get(), cancel: Arc::default() };

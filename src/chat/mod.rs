@@ -4,13 +4,16 @@ mod conversation;
 mod events;
 mod export;
 mod filters;
+mod messages;
 mod named;
+pub mod schema;
 mod store;
 mod template;
 
 pub use conversation::{Conversation, Message, Role};
 pub use events::{Decoded, Event, Past};
 pub use export::{json, markdown};
+pub use messages::{Asked, conversation, request};
 pub use named::{NAMES as TEMPLATES, named};
 pub use store::{Chat, ChatName, Chats, Listed, Opened, begun, now};
 pub use template::{Marked, Template};

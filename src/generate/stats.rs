@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::cached::{Restored, Saved};
 use super::draft::Speculation;
+use super::logprobs::TokenLogprob;
 use crate::engine::Token;
 
 /// Why an answer ended.
@@ -58,6 +59,8 @@ pub struct Answer {
     pub finish: Finish,
     /// Whether the content is a whole text of the grammar that it was kept to; true where there was none.
     pub is_complete: bool,
+    /// How likely the tokens were, where that was asked for.
+    pub logprobs: Option<Vec<TokenLogprob>>,
     /// Emitted tokens, without the one that ended the answer.
     pub tokens: Vec<Token>,
     /// Prompt tokens, the cached ones included.

@@ -80,15 +80,17 @@ pub(super) struct TextStream {
 }
 
 impl TextStream {
-    pub(super) fn new(reasoning: Reasoning, stops: &[String], trims_first_space: bool) -> Self {
+    /// `begun` is content that is there already; where it is none, thoughts may come first.
+    pub(super) fn new(reasoning: Reasoning, stops: &[String], trims_first_space: bool, begun: String) -> Self {
         let phase = match reasoning {
+            _ if !begun.is_empty() => Phase::Content,
             Reasoning::Off => Phase::Content,
             Reasoning::Watch => Phase::Beginning,
             Reasoning::Opened => Phase::Thinking,
         };
         let stops = StopStrings::new(stops);
         let (content, reasoning) = (String::new(), String::new());
-        Self { utf8: Utf8::default(), phase, held: String::new(), stops, trims_first_space, content, reasoning }
+        Self { utf8: Utf8::default(), phase, held: begun, stops, trims_first_space, content, reasoning }
     }
 
     /// Adds the bytes of a token. `Ok(true)`: a stop string was completed.
@@ -210,7 +212,7 @@ mod tests {
 
     fn split(reasoning: Reasoning, stops: &[&str], pieces: &[&str]) -> (String, String) {
         let stops: Vec<String> = stops.iter().map(ToString::to_string).collect();
-        let mut stream = TextStream::new(reasoning, &stops, false);
+        let mut stream = TextStream::new(reasoning, &stops, false, String::new());
         let mut seen = Seen::default();
         let stopped = pieces.iter().any(|piece| stream.push(piece.as_bytes(), &mut seen).unwrap());
         if !stopped {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::cached::{Restored, Saved};
 use super::constraint::Constraint;
 use super::draft::{Judged, Proposed};
+use super::logprobs::Logprobs;
 use super::stats::{Answer, Finish, Timings};
 use super::text::{Place, Reasoning, Sink, TextStream};
 use crate::engine::{Grammar, Row, Seq, Token, Vocab};
@@ -30,6 +31,26 @@ pub struct TurnSettings {
     pub boundaries: Vec<usize>,
     /// What the content is kept to.
     pub grammar: Option<Box<dyn Grammar>>,
+    /// What the content begins with: the end of the prompt, and the beginning of what is shown.
+    pub prefill: String,
+    /// Likeliest tokens whose probabilities are kept at each place.
+    pub logprobs: Option<usize>,
+}
+
+impl Default for TurnSettings {
+    fn default() -> Self {
+        Self {
+            sampling: Sampling::greedy(),
+            stops: Vec::new(),
+            max_tokens: None,
+            reasoning: Reasoning::Off,
+            thoughts: None,
+            boundaries: Vec::new(),
+            grammar: None,
+            prefill: String::new(),
+            logprobs: None,
+        }
+    }
 }
 
 /// How long thoughts may grow, and what ends them.
@@ -61,6 +82,7 @@ pub struct Turn<'v> {
     thought: usize,
     /// Tokens that come next whatever the model would say.
     forced: VecDeque<Token>,
+    logprobs: Option<Logprobs>,
     piece: Vec<u8>,
     finish: Option<Finish>,
     began: Instant,
@@ -74,6 +96,8 @@ impl<'v> Turn<'v> {
     pub fn new(seq: Seq, vocab: &'v dyn Vocab, prompt: Vec<Token>, cached: usize, settings: TurnSettings) -> Self {
         // Behind a template the first piece's space is the tokenizer's; where text is continued it is the model's.
         let trims_first_space = vocab.spaces_first_piece() && settings.reasoning != Reasoning::Off;
+        let mut constraint = settings.grammar.map(|grammar| Constraint::new(grammar, vocab));
+        let fits = constraint.as_mut().is_none_or(|own| own.began_with(&settings.prefill, vocab).is_ok());
         let mut turn = Self {
             seq,
             vocab,
@@ -81,16 +105,21 @@ impl<'v> Turn<'v> {
             tokens: prompt,
             cached,
             max_tokens: settings.max_tokens.unwrap_or(usize::MAX),
-            text: TextStream::new(settings.reasoning, &settings.stops, trims_first_space),
+            text: TextStream::new(settings.reasoning, &settings.stops, trims_first_space, settings.prefill),
             marks: Vec::new(),
             draft: Vec::new(),
             sampler: Sampler::new(settings.sampling),
             limit: settings.thoughts,
             thought: 0,
             forced: VecDeque::new(),
-            constraint: settings.grammar.map(|grammar| Constraint::new(grammar, vocab)),
+            constraint,
+            logprobs: settings.logprobs.map(Logprobs::new),
             piece: Vec::new(),
-            finish: (settings.max_tokens == Some(0)).then_some(Finish::Length),
+            finish: match settings.max_tokens {
+                _ if !fits => Some(Finish::Stuck),
+                Some(0) => Some(Finish::Length),
+                _ => None,
+            },
             began: Instant::now(),
             prefill: None,
             decode: Duration::ZERO,
@@ -206,6 +235,9 @@ impl<'v> Turn<'v> {
             let before = self.tokens.len();
             self.emit(token, sink);
             judged.emitted += self.tokens.len() - before;
+            if let Some(logprobs) = self.logprobs.as_mut().filter(|_| self.tokens.len() > before) {
+                logprobs.take(token, logits);
+            }
             if !agreed || self.finished() {
                 break;
             }
@@ -295,6 +327,7 @@ impl<'v> Turn<'v> {
         let is_complete = self.constraint.as_mut().is_none_or(Constraint::is_complete);
         Answer {
             is_complete,
+            logprobs: self.logprobs.map(Logprobs::into_tokens),
             content: self.text.content,
             reasoning: self.text.reasoning,
             finish: self.finish.unwrap_or(Finish::Interrupted),

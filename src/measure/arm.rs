@@ -237,9 +237,7 @@ impl Arm {
             stops: Vec::new(),
             max_tokens: Some(tokens),
             reasoning,
-            thoughts: None,
-            boundaries: Vec::new(),
-            grammar: None,
+            ..TurnSettings::default()
         };
         let mut clock = Clock::default();
         let meter = Meter::start();

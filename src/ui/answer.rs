@@ -19,6 +19,8 @@ pub struct Form {
     pub reasoning: Visibility,
     /// Whether a terminal that can gets its Markdown drawn.
     pub markdown: bool,
+    /// Whether a text is shown only once it is whole.
+    pub whole: bool,
 }
 
 /// Where a terminal gives no size.
@@ -34,6 +36,8 @@ pub struct AnswerSink {
     last_part: Option<Part>,
     ends_with_newline: bool,
     failure: Option<io::Error>,
+    /// What waits to be whole.
+    held: String,
     /// Until the first token.
     waiting: Option<Waiting>,
     to_read: usize,
@@ -55,18 +59,23 @@ impl AnswerSink {
             last_part: None,
             ends_with_newline: false,
             failure: None,
+            held: String::new(),
             waiting: Some(Waiting::new(terminal, "reading the prompt")),
             to_read: 0,
             _hush: hush,
         }
     }
 
-    /// Ends the answer's last line.
+    /// Ends the answer's last line. One that is not whole is not shown where that was wanted.
     ///
     /// # Errors
     /// When stdout could not be written to, except for a closed pipe.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self, is_whole: bool) -> Result<()> {
         self.waiting = None;
+        let held = std::mem::take(&mut self.held);
+        if is_whole && !held.is_empty() {
+            self.write_text(Part::Content, &held);
+        }
         if self.form.format == OutputFormat::Text && self.failure.is_none() {
             self.leave_part();
             if let Some(mut markdown) = self.markdown.take().filter(|_| self.last_part == Some(Part::Content)) {
@@ -172,6 +181,7 @@ impl Sink for AnswerSink {
             return Ok(());
         }
         match self.form.format {
+            OutputFormat::Text if self.form.whole && part == Part::Content => self.held.push_str(text),
             OutputFormat::Text => self.write_text(part, text),
             OutputFormat::Jsonl => {
                 let chunk = match part {

@@ -206,6 +206,20 @@ pub fn print_to(text: &str) -> Result<Reader> {
     }
 }
 
+/// Whether what is written to stdout goes into this file.
+pub fn stdout_is(path: &std::path::Path) -> bool {
+    #[cfg(unix)]
+    {
+        let own = rustix::fs::fstat(io::stdout()).map(|own| (own.st_dev, own.st_ino));
+        own.is_ok() && own == rustix::fs::stat(path).map(|other| (other.st_dev, other.st_ino))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        false
+    }
+}
+
 /// Who reads stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {

@@ -124,6 +124,42 @@ fn draw((course, changed): &(Mutex<Course>, Condvar)) {
     }
 }
 
+/// How many of many prompts are answered; drawn where answers go elsewhere.
+pub struct Items {
+    bar: Option<ProgressBar>,
+    began: Instant,
+}
+
+impl Items {
+    pub fn new(terminal: &Terminal) -> Self {
+        let bar = (terminal.draws_progress() && !terminal.stdout)
+            .then(|| ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style("{msg}")));
+        Self { bar, began: Instant::now() }
+    }
+
+    /// So many are done, of so many where that is known, and some failed.
+    pub fn at(&self, done: usize, of: Option<usize>, failed: usize) {
+        let Some(bar) = &self.bar else { return };
+        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
+        let rate = done as f64 / minutes.max(1e-6);
+        let (mut all, mut left) = (String::new(), String::new());
+        if let Some(of) = of {
+            let seconds = (of.saturating_sub(done) as f64 / rate * 60.0).min(1e6) as u64;
+            all = format!(" of {of}");
+            left = format!(", {} left", humantime::format_duration(Duration::from_secs(seconds)));
+        }
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        bar.set_message(format!("{done}{all}, {rate:.1} a minute{left}{failed}"));
+        bar.tick();
+    }
+
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// Downloads.
 pub struct Downloads {
     terminal: Terminal,

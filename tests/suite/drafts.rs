@@ -175,9 +175,7 @@ pub fn turn(sampling: Sampling, max_tokens: usize) -> TurnSettings {
         stops: Vec::new(),
         max_tokens: Some(max_tokens),
         reasoning: Reasoning::Off,
-        thoughts: None,
-        boundaries: Vec::new(),
-        grammar: None,
+        ..TurnSettings::default()
     }
 }
 

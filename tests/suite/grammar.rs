@@ -83,6 +83,24 @@ fn any_json_that_ends_parses_and_one_that_is_cut_says_so() {
 }
 
 #[test]
+fn names_of_an_open_object_are_json_too() {
+    let model = load(&Sandbox::new(), &Tiny { spread: 0.5, ..Tiny::default() });
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"],
+        "additionalProperties": { "type": "boolean" } });
+    let gbnf = schema_to_gbnf(&schema).unwrap();
+    let mut open = 0;
+    for seed in 0..80 {
+        let answer = said(&model, kept(grammar(&model, &gbnf), 3.0, seed, 400));
+        if answer.finish == Finish::Stop {
+            let value: Value =
+                serde_json::from_str(&answer.content).unwrap_or_else(|e| panic!("{e}: {}", answer.content));
+            open += usize::from(value.as_object().unwrap().len() > 1);
+        }
+    }
+    assert!(open > 5, "{open}");
+}
+
+#[test]
 fn drafts_change_nothing_under_a_grammar() {
     let model = load(&Sandbox::new(), &Tiny { spread: 1.0, ..Tiny::default() });
     let gbnf = schema_to_gbnf(&schema()).unwrap();

@@ -28,15 +28,7 @@ impl Sink for Text {
 
 pub fn settings(temperature: f32, max_tokens: Option<usize>) -> TurnSettings {
     let sampling = Sampling { temperature, top_k: 40, top_p: 0.95, min_p: 0.05, repeat_penalty: 1.0, seed: 5 };
-    TurnSettings {
-        sampling,
-        stops: Vec::new(),
-        max_tokens,
-        reasoning: Reasoning::Off,
-        thoughts: None,
-        boundaries: Vec::new(),
-        grammar: None,
-    }
+    TurnSettings { sampling, stops: Vec::new(), max_tokens, reasoning: Reasoning::Off, ..TurnSettings::default() }
 }
 
 pub fn scripted(script: serde_json::Value) -> Arc<dyn Model> {

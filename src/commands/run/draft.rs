@@ -117,6 +117,12 @@ impl Loaded {
 }
 
 impl Drafting {
+    /// What was measured before of the target's own costs.
+    pub(super) fn costs(&self) -> Costs {
+        let known = self.kept.as_ref().and_then(Slot::read).unwrap_or_default();
+        Costs::from_calibration(&known, 1.0)
+    }
+
     /// Keeps what was measured for the next time. A cache: failing to write it costs a measurement, nothing else.
     pub(super) fn keep(&self, costs: &Costs) {
         let _ = self.kept.as_ref().map(|kept| kept.keep(costs.calibration()));

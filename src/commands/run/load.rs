@@ -62,6 +62,8 @@ pub(super) enum Purpose {
     Once { bytes: usize },
     /// Many answers: a longer load pays.
     Talk,
+    /// Many prompts, several at once.
+    Many,
 }
 
 /// How a model is run.
@@ -143,7 +145,7 @@ impl Loader<'_> {
         }
         let (preload, keep) = match purpose {
             Purpose::Talk => (Preload::Now, Keep::All),
-            Purpose::Once { .. } => (Preload::Never, Keep::Prompt),
+            Purpose::Once { .. } | Purpose::Many => (Preload::Never, Keep::Prompt),
         };
         let (speculator, mut drafting) = self.speculator(&resolved, draft?, wish, &way, preload);
         let (cached, owner) = cached.unzip();
@@ -162,7 +164,7 @@ impl Loader<'_> {
     fn way(&self, model: &Resolved, purpose: Purpose, wish: &DraftWish) -> Way {
         let settings = self.settings;
         let (talk, bytes) = match purpose {
-            Purpose::Talk => (true, USUAL_QUESTION),
+            Purpose::Talk | Purpose::Many => (true, USUAL_QUESTION),
             Purpose::Once { bytes } => (false, bytes),
         };
         let task = Task {

@@ -3,14 +3,18 @@
 mod cache;
 mod draft;
 mod load;
+mod many;
 mod once;
 mod report;
+mod shape;
 mod talk;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::chat::{self, Conversation};
 use crate::cli::{OutputFormat, RunArgs, UiArgs};
 use crate::engine::llama::{LogTo, route_logs};
 use crate::error::{Error, Result};
@@ -32,7 +36,12 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     let resolver = Resolver { registry: &registry, paths: &settings.paths };
     let stdin_is_terminal = input::stdin_is_terminal();
     let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
-    let talks = settings.prompt.is_none() && settings.files.is_empty() && settings.reads_stdin && stdin_is_terminal;
+    let talks = settings.prompt.is_none()
+        && settings.files.is_empty()
+        && settings.messages.is_none()
+        && settings.each.is_none()
+        && settings.reads_stdin
+        && stdin_is_terminal;
     let opened = match (talks, &settings.chat) {
         (true, _) => talk::open_chat(&settings, &terminal)?,
         (false, WhichChat::New) => None,
@@ -65,15 +74,27 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
         if settings.raw {
             return Err(Error::usage("--raw continues a text").hint("give the text after the model, or pipe it in"));
         }
-        if settings.output != OutputFormat::Text {
-            return Err(
-                Error::usage("--output json and jsonl are for one answer").hint("give a prompt, or pipe one in")
-            );
+        let wants_one = settings.output != OutputFormat::Text
+            || settings.shape.is_some()
+            || settings.prefill.is_some()
+            || settings.print_prompt
+            || settings.copies > 1;
+        if wants_one {
+            let message =
+                "--output, --json, --schema, --grammar, --choice, --prefill, --n and --print-prompt are for one prompt";
+            return Err(Error::usage(message).hint("give a prompt, or pipe one in"));
         }
         return talk::run(&loader, &target, opened);
     }
+    if let Some(format) = settings.each {
+        return many::each(&loader, &target, format);
+    }
+    if let Some(path) = &settings.messages {
+        let talk = conversation(path, &terminal, &interrupt)?;
+        return once::run(&loader, &target, once::Prompt::Talk(talk));
+    }
     let prompt = gather(&settings, &terminal, &interrupt, reads_stdin)?;
-    once::run(&loader, &target, prompt)
+    once::run(&loader, &target, once::Prompt::Text(prompt))
 }
 
 /// Asks before a model is fetched that nobody named.
@@ -94,6 +115,19 @@ fn offer(resolver: &Resolver, target: &Target, asks: bool) -> Result<()> {
         return Ok(());
     }
     Err(Error::usage("there is no model to talk with").hint(command))
+}
+
+/// A conversation from a file, or from stdin.
+fn conversation(path: &Path, terminal: &Terminal, interrupt: &Interrupt) -> Result<Conversation> {
+    let (text, name) = if path.as_os_str() == "-" {
+        (input::read_stdin(terminal, interrupt)?, "stdin".into())
+    } else {
+        (input::read_file(path)?, path.display().to_string())
+    };
+    let value = serde_json::from_str(&text).map_err(|error| Error::usage(format!("{name} is no JSON: {error}")));
+    let hint = "--messages takes [{\"role\": \"user\", \"content\": \"...\"}]";
+    let value = value.map_err(|error| error.hint(hint))?;
+    chat::conversation(&value).map_err(|error| Error::usage(format!("{name}: {error}")).hint(hint))
 }
 
 /// stdin, then files, then the command line.

@@ -1,72 +1,126 @@
-//! One answer, then the end.
+//! One answer, or several to one prompt, then the end.
 
 use std::process::ExitCode;
 
 use super::cache::When;
-use super::load::{Loader, Purpose};
-use super::report;
+use super::load::{Loaded, Loader, Purpose};
+use super::many::Copies;
+use super::{report, shape};
 use crate::chat::{Conversation, Message, Role};
 use crate::cli::{OutputFormat, Visibility};
-use crate::error::{Kind, Result};
-use crate::generate::{Finish, Reasoning, TurnSettings};
+use crate::engine::Token;
+use crate::error::{Error, Kind, Result};
+use crate::generate::{Answer, Finish, Reasoning, TurnSettings};
 use crate::models::Target;
+use crate::settings::Settings;
 use crate::ui::answer::{AnswerSink, Form};
 use crate::ui::output;
 
-pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<ExitCode> {
-    let settings = loader.settings;
-    let mut loaded = loader.load(target, 0, Purpose::Once { bytes: prompt.len() }, &settings.draft)?;
-    let base_model = loaded.speaker.template_from().is_none();
-    let (tokens, reasoning, boundaries) = if settings.raw || base_model {
-        (loaded.speaker.plain_prompt(&prompt), Reasoning::Off, Vec::new())
-    } else {
-        let talk = |said: String| {
-            let mut talk = Conversation::new(loaded.system(settings));
-            talk.push(Message::new(Role::User, said));
-            talk
-        };
-        // Another question about the same document, or another one without any.
-        let document =
-            settings.prompt.as_deref().and_then(|question| prompt.strip_suffix(question)).unwrap_or_default();
-        let other = talk(format!("{document}\u{1}"));
-        let (tokens, reasoning) = loaded.speaker.prompt(&talk(prompt))?;
-        let boundaries = loaded.speaker.boundaries(&tokens, || other);
-        (tokens, reasoning, boundaries)
-    };
-    let sampling = settings.sampling.for_model(loaded.entry.as_ref());
-    loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), sampling.seed));
+/// What is asked.
+pub(super) enum Prompt {
+    Text(String),
+    Talk(Conversation),
+}
 
+impl Prompt {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Talk(talk) => talk.messages().iter().map(|message| message.content.len()).sum(),
+        }
+    }
+}
+
+pub(super) fn run(loader: &Loader, target: &Target, prompt: Prompt) -> Result<ExitCode> {
+    let settings = loader.settings;
+    if settings.logprobs.is_some() && settings.output == OutputFormat::Text {
+        return Err(Error::usage("--logprobs go into JSON").hint("add --output json"));
+    }
+    let mut loaded = loader.load(target, 0, Purpose::Once { bytes: prompt.bytes() }, &settings.draft)?;
+    let (tokens, turn) = turn(loader, &loaded, prompt)?;
+    if settings.print_prompt {
+        return print_prompt(&loaded, &tokens, settings);
+    }
+    loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), turn.sampling.seed));
+    if settings.copies > 1 {
+        return Copies::answer(loader, &loaded, tokens, turn);
+    }
+    answer(loader, &mut loaded, tokens, turn)
+}
+
+/// The prompt's tokens, and what its answer is made with.
+fn turn(loader: &Loader, loaded: &Loaded, prompt: Prompt) -> Result<(Vec<Token>, TurnSettings)> {
+    let (settings, speaker) = (loader.settings, &loaded.speaker);
+    let base_model = speaker.template_from().is_none();
+    let (mut tokens, reasoning, boundaries) = match prompt {
+        Prompt::Text(text) if settings.raw || base_model => (speaker.plain_prompt(&text), Reasoning::Off, Vec::new()),
+        Prompt::Text(text) => {
+            let talk = |said: String| {
+                let mut talk = Conversation::new(loaded.system(settings));
+                talk.push(Message::new(Role::User, said));
+                talk
+            };
+            // Another question about the same document, or another one without any.
+            let question = settings.prompt.as_deref();
+            let document = question.and_then(|question| text.strip_suffix(question)).unwrap_or_default();
+            let other = talk(format!("{document}\u{1}"));
+            let (tokens, reasoning) = speaker.prompt(&talk(text))?;
+            let boundaries = speaker.boundaries(&tokens, || other);
+            (tokens, reasoning, boundaries)
+        }
+        Prompt::Talk(mut talk) => {
+            talk.system = talk.system.or_else(|| loaded.system(settings));
+            let (tokens, reasoning) = speaker.prompt(&talk)?;
+            (tokens, reasoning, Vec::new())
+        }
+    };
+    let prefill = settings.prefill.clone().unwrap_or_default();
+    tokens.extend(speaker.session().model().vocab().tokenize(&prefill));
+    let model = speaker.session().model();
+    let grammar =
+        settings.shape.as_ref().map(|own| shape::grammar(own, model.as_ref(), &loader.terminal)).transpose()?;
+    let turn = TurnSettings {
+        sampling: settings.sampling.for_model(loaded.entry.as_ref()),
+        stops: settings.stops.clone(),
+        max_tokens: settings.max_tokens,
+        reasoning: if prefill.is_empty() { reasoning } else { Reasoning::Off },
+        thoughts: settings.reasoning_budget.map(|tokens| speaker.thought_limit(tokens)),
+        boundaries,
+        grammar,
+        prefill,
+        logprobs: settings.logprobs,
+    };
+    Ok((tokens, turn))
+}
+
+fn answer(loader: &Loader, loaded: &mut Loaded, tokens: Vec<Token>, turn: TurnSettings) -> Result<ExitCode> {
+    let settings = loader.settings;
+    let is_kept = turn.grammar.is_some();
+    let seed = turn.sampling.seed;
     // JSON keeps thoughts apart, so there they do no harm.
     let form = Form {
         format: settings.output,
         reasoning: loader.visibility(),
-        markdown: !settings.plain && reasoning != Reasoning::Off,
+        markdown: !settings.plain && !is_kept && turn.reasoning != Reasoning::Off,
+        // A script must not take the beginning of an answer for one.
+        whole: is_kept && !loader.terminal.stdout,
     };
     let shows = form.reasoning != Visibility::Hide;
     let mut sink = AnswerSink::new(&loader.terminal, form);
-    let turn = TurnSettings {
-        sampling: sampling.clone(),
-        stops: settings.stops.clone(),
-        max_tokens: settings.max_tokens,
-        reasoning,
-        thoughts: settings.reasoning_budget.map(|tokens| loaded.speaker.thought_limit(tokens)),
-        boundaries,
-        grammar: None,
-    };
     let answer = loaded.speaker.answer(tokens, turn, &mut sink);
-    sink.finish()?;
+    let is_whole = answer.as_ref().is_ok_and(|answer| answer.is_complete);
+    sink.finish(is_whole)?;
     let answer = answer?;
     if let Some(plan) = &answer.restored.plan {
         loader.terminal.detail(&plan.to_string());
     }
     if answer.finish == Finish::Length && answer.content.is_empty() && !answer.reasoning.is_empty() && !shows {
-        loader
-            .terminal
-            .reply(&format!("qchat: all {} tokens went into thoughts; raise --max-tokens", answer.tokens.len()));
+        let tokens = answer.tokens.len();
+        loader.terminal.reply(&format!("qchat: all {tokens} tokens went into thoughts; raise --max-tokens"));
     }
     if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
         let with_reasoning = shows || settings.reasoning.is_none();
-        let object = report::json(&loaded, &answer, sampling.seed, with_reasoning, loader.began);
+        let object = report::json(loaded, &answer, seed, with_reasoning, Some(loader.began));
         output::print(&format!("{}\n", output::json_line(&object)))?;
     }
     if settings.stats {
@@ -77,16 +131,55 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: String) -> Result<Ex
     }
     // A Ctrl-C that ended the answer was heard; another one ends the saving with the process.
     loader.interrupt.take();
-    loader.save(&mut loaded, &answer, When::AtOnce);
+    loader.save(loaded, &answer, When::AtOnce);
     if answer.finish != Finish::Interrupted && answer.finish != Finish::ReaderGone {
         loaded.measure(&answer);
     }
     match answer.finish {
         Finish::Interrupted => Ok(ExitCode::from(Kind::Interrupted.exit_code())),
+        Finish::ReaderGone => Ok(ExitCode::SUCCESS),
+        _ if !answer.is_complete => Err(incomplete(&answer, form.whole && settings.output == OutputFormat::Text)),
         Finish::Length if settings.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
             loader.terminal.reply("qchat: the answer was cut at the end of the context");
             Ok(ExitCode::SUCCESS)
         }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What an answer that does not satisfy its grammar is.
+pub(super) fn incomplete(answer: &Answer, says_it: bool) -> Error {
+    let tokens = output::count(answer.tokens.len(), "token");
+    let why = match answer.finish {
+        Finish::Stuck => format!("no token of the model fits the grammar after {tokens}"),
+        Finish::Length => format!("the answer was cut after {tokens}, before it was whole"),
+        _ => format!("the answer ended after {tokens}, before it was whole"),
+    };
+    let hint = if answer.finish == Finish::Length {
+        "raise --max-tokens, or ask for less"
+    } else {
+        "look at --prefill, --stop and the grammar"
+    };
+    let said = if says_it { format!(": {}", answer.content) } else { String::new() };
+    Error::failed(format!("{why}{said}")).hint(hint)
+}
+
+/// What the model would read.
+fn print_prompt(loaded: &Loaded, tokens: &[Token], settings: &Settings) -> Result<ExitCode> {
+    let vocab = loaded.speaker.session().model().vocab();
+    let mut bytes = Vec::new();
+    for token in tokens {
+        match vocab.specials().iter().find(|special| special.token == *token) {
+            Some(special) => bytes.extend(special.text.bytes()),
+            None => vocab.piece(*token, &mut bytes),
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let ids: Vec<i32> = tokens.iter().map(|token| token.0).collect();
+    let said = match settings.output {
+        OutputFormat::Text => format!("{text}\n{ids:?}\n"),
+        _ => format!("{}\n", output::json_line(&serde_json::json!({ "prompt": text, "tokens": ids }))),
+    };
+    output::print(&said)?;
+    Ok(ExitCode::SUCCESS)
 }

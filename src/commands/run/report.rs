@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::load::Loaded;
+use crate::engine::Token;
 use crate::generate::draft::{Calibration, DrafterStats, Source, Speculation};
-use crate::generate::{Answer, Restored};
+use crate::generate::{Answer, Restored, TokenLogprob};
 
 /// `began` is when the process began, or the key was pressed.
 pub(super) fn line(answer: &Answer, began: Instant) -> String {
@@ -133,11 +134,12 @@ fn speculation(loaded: &Loaded, own: Option<&Speculation>) -> Value {
 }
 
 /// The object of product.md, "The JSON of one answer".
-pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: bool, began: Instant) -> Value {
+/// `began` is when the first token was begun to be waited for; many answers have no such time.
+pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: bool, began: Option<Instant>) -> Value {
     let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let rate = |rate: Option<f64>| rate.map_or(Value::Null, |rate| json!((rate * 100.0).round() / 100.0));
     let timings = &answer.timings;
-    json!({
+    let mut object = json!({
         "model": loaded.name,
         "quantisation": loaded.quant,
         "content": answer.content,
@@ -153,12 +155,32 @@ pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: 
             "load_ms": ms(loaded.load_time),
             "restore_ms": ms(answer.restored.time),
             "prefill_ms": ms(timings.prefill),
-            "ttft_ms": answer.first_token.map(|at| ms(at - began)),
+            "ttft_ms": answer.first_token.zip(began).map(|(at, began)| ms(at - began)),
             "decode_ms": ms(timings.decode),
             "sampling_ms": ms(timings.sampling),
             "prefill_tokens_per_second": rate(timings.prefill_rate()),
             "decode_tokens_per_second": rate(timings.decode_rate(answer.tokens.len())),
         },
         "speculation": speculation(loaded, answer.speculation.as_ref()),
-    })
+    });
+    if let Some(tokens) = &answer.logprobs {
+        object["logprobs"] = logprobs(loaded, tokens);
+    }
+    object
+}
+
+/// As `OpenAI`'s API writes them.
+fn logprobs(loaded: &Loaded, tokens: &[TokenLogprob]) -> Value {
+    let vocab = loaded.speaker.session().model().vocab();
+    let one = |token: Token, logprob: f32| {
+        let mut bytes = Vec::new();
+        vocab.piece(token, &mut bytes);
+        json!({ "token": String::from_utf8_lossy(&bytes), "id": token.0, "logprob": logprob, "bytes": bytes })
+    };
+    let content = tokens.iter().map(|own| {
+        let mut object = one(own.token, own.logprob);
+        object["top_logprobs"] = own.top.iter().map(|(token, logprob)| one(*token, *logprob)).collect();
+        object
+    });
+    json!({ "content": content.collect::<Vec<_>>() })
 }

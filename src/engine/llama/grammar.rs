@@ -214,9 +214,10 @@ impl std::fmt::Debug for LlamaGrammar {
 /// The vocabulary's place for what is looked up once.
 pub(super) type OddOnce = OnceLock<Odd>;
 
-/// Where the converter's grammar lets through what is no JSON to a strict reader: exponents of sixteen digits, and halves
-/// of surrogate pairs.
-const STRICTER: [(&str, &str); 2] = [
+/// Where the converter's grammar lets through what is no JSON to a strict reader: names of open objects that begin with a
+/// backslash or a control character, exponents of sixteen digits, and halves of surrogate pairs.
+const STRICTER: [(&str, &str); 3] = [
+    (r#"[^""#, r#"[^"\\\x7F\x00-\x1F"#),
     ("([eE] [-+]? integral-part)?", "([eE] [-+]? [0-9]{1,2})?"),
     (
         r#""u" [0-9a-fA-F]{4})"#,

@@ -105,7 +105,12 @@ impl Talk<'_> {
 
     /// What answers look like.
     fn form(&self) -> Form {
-        Form { format: OutputFormat::Text, reasoning: self.reasoning, markdown: !self.loader.settings.plain }
+        Form {
+            format: OutputFormat::Text,
+            reasoning: self.reasoning,
+            markdown: !self.loader.settings.plain,
+            whole: false,
+        }
     }
 
     /// Writes an answer that was given before.
@@ -113,7 +118,7 @@ impl Talk<'_> {
         let mut sink = AnswerSink::new(self.terminal(), self.form());
         // A reader that went away is none.
         let _ = sink.write(Part::Content, answer);
-        sink.finish()
+        sink.finish(true)
     }
 
     /// What a command asked for.
@@ -213,11 +218,11 @@ impl Talk<'_> {
             reasoning,
             thoughts: self.thought_budget.map(|tokens| self.loaded.speaker.thought_limit(tokens)),
             boundaries,
-            grammar: None,
+            ..TurnSettings::default()
         };
         let mut sink = AnswerSink::new(self.terminal(), self.form());
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
-        sink.finish()?;
+        sink.finish(true)?;
         let answer = answer?;
         if let Some(plan) = &answer.restored.plan {
             self.terminal().detail(&plan.to_string());
