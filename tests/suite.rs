@@ -85,6 +85,8 @@ mod prefix_faults_races;
 mod prompt_ids;
 #[path = "suite/pty.rs"]
 mod pty;
+#[path = "suite/recipes.rs"]
+mod recipes;
 #[path = "suite/regressions.rs"]
 mod regressions;
 #[path = "suite/repl.rs"]

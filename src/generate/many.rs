@@ -42,12 +42,14 @@ pub enum Next {
 pub trait Requests {
     /// The next one; `waits` says that nothing else is to be done meanwhile.
     fn next(&mut self, waits: bool) -> Next;
+    /// A turn has emitted so many tokens, one after the other or those of a round together.
+    fn emitted(&mut self, _number: usize, _tokens: usize) {}
     /// An answer, or why there is none; any order.
     fn done(&mut self, number: usize, answer: Result<Answer>);
 }
 
 /// A shared beginning of fewer tokens is not waited for.
-const WORTH_WAITING: usize = 32;
+const WORTH_WAITING: usize = 8;
 
 /// A turn in its sequence.
 struct Slot<'v> {
@@ -116,7 +118,13 @@ pub fn answer_many(
             }
             continue;
         }
+        let before: Vec<usize> = slots.iter().map(|slot| slot.as_ref().map_or(0, |slot| slot.turn.emitted())).collect();
         step(context.as_mut(), &mut slots, &mut pace, interrupt).map_err(failed)?;
+        for (slot, before) in slots.iter().zip(before) {
+            if let Some(slot) = slot.as_ref().filter(|slot| slot.turn.emitted() > before) {
+                requests.emitted(slot.number, slot.turn.emitted() - before);
+            }
+        }
         if interrupt.is_set() {
             return Ok(());
         }
