@@ -34,8 +34,8 @@ struct Course {
 
 /// What lasts less than this is not worth a line.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Columns of what stands beside the message.
-const BESIDE: usize = 24;
+/// Columns of what stands beside the message and the time that is left.
+const BESIDE: usize = "  100%".len();
 /// Between two drawings.
 const STEP: Duration = Duration::from_millis(100);
 
@@ -105,14 +105,13 @@ fn draw((course, changed): &(Mutex<Course>, Condvar)) {
             });
             let done = own.estimate(now);
             let left = Duration::from_secs(((1.0 - done) / own.rate.max(1e-9)).ceil().min(1e6) as u64);
-            bar.set_prefix(if own.rate > 0.0 {
-                format!(", {} left", humantime::format_duration(left))
-            } else {
-                String::new()
-            });
+            let left =
+                if own.rate > 0.0 { format!(", {} left", humantime::format_duration(left)) } else { String::new() };
             // A row that wraps could not be taken away again.
             let columns = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
-            bar.set_message(own.message.chars().take(columns.saturating_sub(BESIDE)).collect::<String>());
+            let room = columns.saturating_sub(BESIDE + left.len());
+            bar.set_message(own.message.chars().take(room).collect::<String>());
+            bar.set_prefix(left);
             bar.set_position((done * 100.0) as u64);
             bar.tick();
         }
