@@ -20,7 +20,7 @@
 //! ```text
 //! main -> lib -> commands -> ui, measure, settings, cli
 //! commands -> ui, measure -> generate -> chat, sample, prefix, engine
-//! settings -> models, cli, sample, prefix, engine's KvLayout     sample -> engine::Token     chat -> error only
+//! settings -> models, cli, sample, prefix, engine's KvLayout, chat's THINKING     sample -> engine::Token     chat -> error only
 //! prefix -> engine's Token and StateFormat
 //! models -> error, interrupt, paths (and the names of chat's templates)
 //! ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates

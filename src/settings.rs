@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::chat::THINKING;
 use crate::cli::{
     DrafterKind, Editing, Kv, Lines, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, ShapeArgs, Visibility,
 };
 use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
-use crate::generate::THINKING;
 use crate::models::{DraftWish, Entry, SamplingDefaults};
 use crate::paths::{self, Paths};
 use crate::prefix::{Bounds, MAX_AGE};
@@ -212,7 +212,7 @@ pub struct Settings {
 }
 
 /// Turns that share a context where nothing was said.
-const PARALLEL: usize = 8;
+pub const PARALLEL: usize = 8;
 
 /// What an answer is kept to.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,4 +16,4 @@ pub use export::{json, markdown};
 pub use messages::{Asked, conversation, request};
 pub use named::{NAMES as TEMPLATES, named};
 pub use store::{Chat, ChatName, Chats, Listed, Opened, begun, now};
-pub use template::{Marked, Template};
+pub use template::{Marked, THINKING, Template};

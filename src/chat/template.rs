@@ -36,6 +36,9 @@ pub struct Template {
     variables: BTreeMap<String, Value>,
 }
 
+/// The variables by which templates switch thoughts on and off (those of Qwen3 and of Granite).
+pub const THINKING: [&str; 2] = ["enable_thinking", "thinking"];
+
 /// Variables that qchat gives.
 const OWN: [&str; 4] = ["messages", "add_generation_prompt", "bos_token", "eos_token"];
 

@@ -8,7 +8,7 @@ use crate::cli::{ConfigArgs, Editing, ListFormat, MOST_DRAFTED};
 use crate::error::Result;
 use crate::paths::{Paths, non_empty};
 use crate::prefix::MAX_AGE;
-use crate::settings::{Config, SamplingLayers, physical_cores};
+use crate::settings::{Config, PARALLEL, SamplingLayers, physical_cores};
 use crate::ui::output::{self, Terminal};
 
 /// A setting: its name in config.toml, its variable, what config.toml says, what is built in.
@@ -66,7 +66,12 @@ fn rows(config: &Config) -> Vec<Row> {
     let template = (!config.template.is_empty()).then(|| json!(config.template).to_string());
     let kv = config.kv.map(|kv| kv.name().to_owned());
     vec![
-        ("default_model", "", config.default_model.clone(), "the only one here, else the small default".into()),
+        (
+            "default_model",
+            "QCHAT_MODEL",
+            config.default_model.clone(),
+            "the only one here, else the small default".into(),
+        ),
         ("system", "QCHAT_SYSTEM", config.system.clone(), "none".into()),
         ("sampling.temperature", "QCHAT_TEMP", say(own.temperature.as_ref()), usual.temperature.to_string()),
         ("sampling.top_k", "QCHAT_TOP_K", say(own.top_k.as_ref()), usual.top_k.to_string()),
@@ -91,9 +96,15 @@ fn rows(config: &Config) -> Vec<Row> {
         ("flash_attention", "QCHAT_FLASH_ATTENTION", say(config.flash_attention.as_ref()), "true, or as tuned".into()),
         ("reasoning", "QCHAT_REASONING", None, "folded in a terminal, hidden in a pipe".into()),
         ("reasoning_budget", "QCHAT_REASONING_BUDGET", say(config.reasoning_budget.as_ref()), "no limit".into()),
-        ("template", "", template, "what the model's template decides".into()),
+        ("template", "QCHAT_TEMPLATE_VAR", template, "what the model's template decides".into()),
         ("plain", "QCHAT_PLAIN", say(config.plain.as_ref()), "false".into()),
         ("editing", "QCHAT_EDITING", editing, "emacs".into()),
+        ("stop", "QCHAT_STOP", None, "none".into()),
+        ("output", "QCHAT_OUTPUT", None, "text".into()),
+        ("stats", "QCHAT_STATS", None, "false".into()),
+        ("color", "QCHAT_COLOR", None, "auto".into()),
+        ("private", "QCHAT_PRIVATE", None, "false".into()),
+        ("parallel", "QCHAT_PARALLEL", None, PARALLEL.to_string()),
         ("no_cache", "QCHAT_NO_CACHE", None, "false".into()),
         ("cache.enabled", "", say(config.cache.enabled.as_ref()), "true".into()),
         ("cache.max_size", "", config.cache.max_size.clone(), "a part of what is free".into()),

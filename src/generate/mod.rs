@@ -28,7 +28,7 @@ pub use logprobs::TokenLogprob;
 pub use many::{Next, Request, Requests, Share, answer_many, was_cut};
 pub use prompt::Encoder;
 pub use session::{Keep, Limits, Session};
-pub use speaker::{Fitted, Speaker, THINKING, TemplateFrom};
+pub use speaker::{Fitted, Speaker, TemplateFrom};
 pub use stats::{Answer, Finish, Timings};
 pub use text::{Part, Reasoning, Sink, SinkClosed};
 pub use turn::{ThoughtLimit, Turn, TurnSettings};

@@ -7,7 +7,7 @@ use super::session::{Limits, Session};
 use super::stats::Answer;
 use super::text::{CLOSE, Reasoning, Sink};
 use super::turn::{ThoughtLimit, TurnSettings};
-use crate::chat::{Conversation, Template, named};
+use crate::chat::{Conversation, THINKING, Template, named};
 use crate::engine::{Model, Save, Token, Vocab};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -33,9 +33,6 @@ pub struct Fitted {
     /// How many of the oldest messages had to go.
     pub dropped: usize,
 }
-
-/// The variables by which templates switch thoughts on and off (those of Qwen3 and of Granite).
-pub const THINKING: [&str; 2] = ["enable_thinking", "thinking"];
 
 /// A session with a template.
 pub struct Speaker {

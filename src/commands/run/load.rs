@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::cache::Caching;
 use super::draft::{Drafting, Preload};
+use crate::chat::THINKING;
 use crate::cli::{DrafterKind, Visibility};
 use crate::commands::{not_loaded, tuning};
 use crate::engine::llama::LoadSettings;
 use crate::engine::{self, KvLayout, KvType};
 use crate::error::Result;
-use crate::generate::THINKING;
 use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
 use crate::interrupt::Interrupt;
 use crate::measure::tune::Task;
