@@ -35,7 +35,7 @@ pub struct AskArgs {
     pub prefill: Option<String>,
 
     /// So many answers, each with another seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PARALLEL)), conflicts_with = "each", hide_short_help = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PARALLEL)), conflicts_with = "each", hide_short_help = true)]
     pub n: Option<u32>,
 
     /// A conversation to answer: an array of `OpenAI` messages, - for stdin
@@ -43,11 +43,11 @@ pub struct AskArgs {
     pub messages: Option<PathBuf>,
 
     /// Only show what the model would read: the text, then its token ids
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, conflicts_with = "each", hide_short_help = true)]
     pub print_prompt: bool,
 
     /// Log probabilities of the tokens and of the N likeliest at each place, in JSON
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=20), hide_short_help = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=20), hide_short_help = true)]
     pub logprobs: Option<u32>,
 }
 
@@ -58,7 +58,7 @@ pub struct EachArgs {
     pub each: Option<Lines>,
 
     /// So many turns at once; 8 where not given
-    #[arg(long, value_name = "N", env = "QCHAT_PARALLEL", hide_env = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PARALLEL)), hide_short_help = true)]
+    #[arg(long, value_name = "N", env = "QCHAT_PARALLEL", hide_env = true, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PARALLEL)), hide_short_help = true)]
     pub parallel: Option<u32>,
 
     /// Leave out what this file has answers to already

@@ -58,12 +58,17 @@ struct Slot<'v> {
     speculator: Option<Speculator>,
 }
 
-/// Answers keep their own text.
-struct Silent;
+/// Answers keep their own text; what is counted here are tokens.
+#[derive(Clone, Default)]
+struct Counted(usize);
 
-impl Sink for Silent {
+impl Sink for Counted {
     fn write(&mut self, _: Part, _: &str) -> Result<(), SinkClosed> {
         Ok(())
+    }
+
+    fn emitted(&mut self, tokens: usize) {
+        self.0 += tokens;
     }
 }
 
@@ -118,13 +123,7 @@ pub fn answer_many(
             }
             continue;
         }
-        let before: Vec<usize> = slots.iter().map(|slot| slot.as_ref().map_or(0, |slot| slot.turn.emitted())).collect();
-        step(context.as_mut(), &mut slots, &mut pace, interrupt).map_err(failed)?;
-        for (slot, before) in slots.iter().zip(before) {
-            if let Some(slot) = slot.as_ref().filter(|slot| slot.turn.emitted() > before) {
-                requests.emitted(slot.number, slot.turn.emitted() - before);
-            }
-        }
+        step(context.as_mut(), &mut slots, &mut pace, interrupt, requests).map_err(failed)?;
         if interrupt.is_set() {
             return Ok(());
         }
@@ -144,9 +143,10 @@ fn step(
     slots: &mut [Option<Slot>],
     pace: &mut Pace,
     interrupt: &Interrupt,
+    requests: &mut dyn Requests,
 ) -> Result<(), EngineError> {
     let decoding = slots.iter().flatten().filter(|slot| slot.turn.emitted() > 0).count();
-    let mut sinks: Vec<Silent> = slots.iter().map(|_| Silent).collect();
+    let mut sinks = vec![Counted::default(); slots.len()];
     let mut lanes: Vec<Lane> = slots
         .iter_mut()
         .flatten()
@@ -155,6 +155,9 @@ fn step(
         .collect();
     let went = round(context, &mut lanes, pace.most_reading(decoding), interrupt)?;
     pace.saw(decoding, went.reading, went.took);
+    for (slot, Counted(tokens)) in slots.iter().flatten().zip(sinks).filter(|(_, sink)| sink.0 > 0) {
+        requests.emitted(slot.number, tokens);
+    }
     Ok(())
 }
 

@@ -79,6 +79,21 @@ fn files_and_a_question_go_around_each_line() {
 }
 
 #[test]
+fn a_line_says_the_seed_it_had_and_a_wrong_shape_is_said_once() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script(&["yes"]);
+    let lines = format!("{}\n{}", json!({ "prompt": "a", "seed": 9 }), json!({ "prompt": "b" }));
+    let (code, rows, _) =
+        each(&sandbox, &model, &["jsonl", "--seed", "4", "--choice", "yes", "--choice", "no"], &lines);
+    assert_eq!((code, contents(&rows)), (Some(0), vec!["yes".to_owned(); 2]));
+    assert_eq!((rows[0]["seed"].as_u64(), rows[1]["seed"].as_u64()), (Some(9), Some(4)));
+    // What is wrong for every line is the command line's mistake.
+    let wrong = ["lines", "--schema", "{\"type\": \"strnig\"}"];
+    let (code, rows, said) = each(&sandbox, &model, &wrong, "a\nb\n");
+    assert_eq!((code, rows.len(), said.lines().count()), (Some(2), 0, 1), "{said}");
+}
+
+#[test]
 fn what_is_there_already_is_left_out() {
     let sandbox = Sandbox::new();
     let model = sandbox.script(&["Hello."]);

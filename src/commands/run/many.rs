@@ -13,9 +13,9 @@ use super::load::{Loaded, Loader, Purpose};
 use super::{once, report, shape};
 use crate::chat::{self, Asked, Conversation};
 use crate::cli::{DrafterKind, Lines, OutputFormat, Visibility};
-use crate::engine::Token;
+use crate::engine::{Grammar, Token};
 use crate::error::{Error, Kind, Result};
-use crate::generate::draft::{Adaptive, Ngram, Source, Speculator};
+use crate::generate::draft::{Adaptive, Costs, Ngram, Source, Speculator};
 use crate::generate::{Answer, Finish, Next, Request, Requests, Share, TurnSettings, answer_many};
 use crate::models::{DraftWish, Needs, Target};
 use crate::settings::{Settings, Shape};
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Answers to one prompt, each with the next seed.
 pub(super) struct Copies<'a> {
     loader: &'a Loader<'a>,
-    loaded: &'a Loaded,
+    costs: Costs,
     prompt: Vec<Token>,
     turn: TurnSettings,
     given: usize,
@@ -50,8 +50,9 @@ impl Copies<'_> {
         let wanted = prompt.len() + turn.max_tokens.unwrap_or(USUAL_SHARE);
         let turns = settings.copies.min(settings.parallel);
         let share = Share { turns, tokens: wanted.min(most).next_multiple_of(256), threads: loaded.way.threads };
-        let (first_seed, is_kept) = (turn.sampling.seed, turn.grammar.is_some());
-        let mut copies = Copies { loader, loaded, prompt, turn, given: 0, answers: BTreeMap::new() };
+        let first_seed = turn.sampling.seed;
+        let mut copies =
+            Copies { loader, costs: loaded.drafting.costs(), prompt, turn, given: 0, answers: BTreeMap::new() };
         answer_many(loaded.speaker.session().model(), share, loader.interrupt, &mut copies)?;
         let answers = std::mem::take(&mut copies.answers);
         let whole = |answer: &&Answer| answer.is_complete;
@@ -71,8 +72,8 @@ impl Copies<'_> {
         output::print_clean(&loader.terminal, &said)?;
         match bad {
             _ if loader.interrupt.is_set() => Ok(ExitCode::from(Kind::Interrupted.exit_code())),
-            Some(error) if is_kept => Err(error),
-            _ => Ok(ExitCode::SUCCESS),
+            Some(error) => Err(error),
+            None => Ok(ExitCode::SUCCESS),
         }
     }
 }
@@ -85,7 +86,7 @@ impl Requests for Copies<'_> {
         let mut settings = self.turn.clone();
         settings.sampling.seed = settings.sampling.seed.wrapping_add(self.given as u64);
         self.given += 1;
-        let speculator = speculator(self.loader.settings, self.loaded);
+        let speculator = speculator(self.loader.settings, &self.costs);
         Next::Request(self.given - 1, Box::new(Request { prompt: self.prompt.clone(), settings, speculator }))
     }
 
@@ -95,11 +96,11 @@ impl Requests for Copies<'_> {
 }
 
 /// Who drafts for one of many turns: n-grams, since a draft model would need a context for each.
-fn speculator(settings: &Settings, loaded: &Loaded) -> Option<Speculator> {
+fn speculator(settings: &Settings, costs: &Costs) -> Option<Speculator> {
     if settings.draft == DraftWish::Off || !settings.drafters.contains(&DrafterKind::Ngram) {
         return None;
     }
-    let policy = Adaptive::new(vec![Source::Ngram], loaded.drafting.costs(), settings.draft_max);
+    let policy = Adaptive::new(vec![Source::Ngram], costs.clone(), settings.draft_max);
     Some(Speculator::new(vec![Box::new(Ngram::default())], Box::new(policy)))
 }
 
@@ -110,6 +111,9 @@ type Line = std::io::Result<String>;
 struct Each<'a> {
     loader: &'a Loader<'a>,
     loaded: &'a Loaded,
+    costs: Costs,
+    /// What every answer is kept to that asks for nothing else.
+    grammar: Option<Box<dyn Grammar>>,
     format: Lines,
     /// What stands before every line.
     documents: Vec<String>,
@@ -117,7 +121,9 @@ struct Each<'a> {
     read: usize,
     ended: bool,
     /// What an answer is handed back with, by the number of its line.
-    ids: BTreeMap<usize, Option<String>>,
+    ids: BTreeMap<usize, String>,
+    /// The seeds of lines that bring one.
+    seeds: BTreeMap<usize, u64>,
     /// Lines that are answered already.
     here: HashSet<String>,
     /// Objects that wait for those before them; none for a line that is left out.
@@ -138,15 +144,21 @@ pub(super) fn each(loader: &Loader, target: &Target, format: Lines) -> Result<Ex
     let documents = settings.files.iter().map(|path| input::read_file(path)).collect::<Result<Vec<_>>>()?;
     let here = settings.resume.as_deref().map(answered_in).transpose()?.unwrap_or_default();
     let loaded = loader.load(target, 0, Purpose::Many, &settings.draft)?;
+    let model = loaded.speaker.session().model();
+    let grammar =
+        settings.shape.as_ref().map(|own| shape::grammar(own, model.as_ref(), &loader.terminal)).transpose()?;
     let mut each = Each {
         loader,
         loaded: &loaded,
+        costs: loaded.drafting.costs(),
+        grammar,
         format,
         documents,
         lines: stdin_lines(),
         read: 0,
         ended: false,
         ids: BTreeMap::new(),
+        seeds: BTreeMap::new(),
         here,
         ready: BTreeMap::new(),
         next: 0,
@@ -240,7 +252,8 @@ impl Each<'_> {
             Lines::Lines => Asked::text(line.trim_end_matches('\r')),
             Lines::Jsonl => chat::request(line).map_err(Error::usage)?,
         };
-        self.ids.insert(number, asked.id.clone());
+        self.ids.extend(asked.id.clone().map(|id| (number, id)));
+        self.seeds.extend(asked.seed.map(|seed| (number, seed)));
         let name = asked.id.as_ref().map_or_else(|| format!("line {number}"), |id| format!("id {id}"));
         if self.here.contains(&name) {
             return Ok(None);
@@ -268,8 +281,10 @@ impl Each<'_> {
         let model = speaker.session().model();
         let prefill = settings.prefill.clone().unwrap_or_default();
         prompt.extend(model.vocab().tokenize(&prefill));
-        let shape = asked.schema.map(Shape::Schema).or_else(|| settings.shape.clone());
-        let grammar = shape.map(|own| shape::grammar(&own, model.as_ref(), &loader.terminal)).transpose()?;
+        let grammar = match asked.schema {
+            Some(schema) => Some(shape::grammar(&Shape::Schema(schema), model.as_ref(), &loader.terminal)?),
+            None => self.grammar.clone(),
+        };
         let mut sampling = settings.sampling.for_model(self.loaded.entry.as_ref());
         sampling.temperature = asked.temperature.unwrap_or(sampling.temperature);
         sampling.top_p = asked.top_p.unwrap_or(sampling.top_p);
@@ -287,7 +302,7 @@ impl Each<'_> {
             logprobs: settings.logprobs,
             boundaries: Vec::new(),
         };
-        Ok(Some(Request { prompt, settings: turn, speculator: speculator(settings, self.loaded) }))
+        Ok(Some(Request { prompt, settings: turn, speculator: speculator(settings, &self.costs) }))
     }
 
     /// The next line; none where there is none now, or no more.
@@ -350,7 +365,7 @@ impl Each<'_> {
     /// The object with what it belongs to in front.
     fn named(&mut self, number: usize, object: Value) -> Value {
         let mut whole = serde_json::Map::from_iter([("index".to_owned(), json!(number))]);
-        if let Some(id) = self.ids.remove(&number).flatten() {
+        if let Some(id) = self.ids.remove(&number) {
             whole.insert("custom_id".to_owned(), json!(id));
         }
         if let Value::Object(fields) = object {
@@ -386,7 +401,7 @@ impl Requests for Each<'_> {
             }
             Ok(answer) => {
                 let thoughts = self.loader.settings.reasoning != Some(Visibility::Hide);
-                let seed = self.loader.settings.sampling.seed;
+                let seed = self.seeds.remove(&number).unwrap_or(self.loader.settings.sampling.seed);
                 let object = report::json(self.loaded, &answer, seed, thoughts, None);
                 let object = self.named(number, object);
                 self.finish(number, Some(object));

@@ -1,7 +1,5 @@
 //! From what an answer is to be kept to, to a grammar.
 
-use std::path::Path;
-
 use crate::chat::schema;
 use crate::engine::llama::schema_to_gbnf;
 use crate::engine::{Grammar, GrammarError, Model};
@@ -49,6 +47,5 @@ fn of_schema(value: &serde_json::Value) -> Result<String> {
 }
 
 fn wrong(name: &str, error: &GrammarError) -> Error {
-    let hint = if Path::new(name).exists() { "mend it there" } else { "take a simpler one" };
-    Error::usage(format!("{name}: {error}")).hint(hint)
+    Error::usage(format!("{name}: {error}")).hint("mend it, or take a simpler one")
 }
