@@ -106,7 +106,7 @@ impl Requests for Queue {
 fn run(model: &Arc<dyn Model>, turns: usize, tokens: usize, queue: &mut Queue) -> f64 {
     let began = Instant::now();
     let share = Share { turns, tokens, threads: num_cpus::get() };
-    answer_many(model, share, &Interrupt::default(), queue).expect("answers");
+    answer_many(model, share, &Interrupt::default(), None, queue).expect("answers");
     began.elapsed().as_secs_f64()
 }
 

@@ -1,26 +1,32 @@
 //! Conversations as `OpenAI`'s API writes them, and requests of its batch files.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::conversation::{Conversation, Message, Role};
 
 /// A prompt with what it asks for itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// What its answer is handed back with.
-    pub id: Option<String>,
     pub conversation: Conversation,
-    /// Whether it is one message of text, which files and a question can go around.
-    pub is_text: bool,
     pub temperature: Option<f32>,
     pub top_p: Option<f32>,
     pub top_k: Option<usize>,
     pub min_p: Option<f32>,
+    pub repeat_penalty: Option<f32>,
     pub seed: Option<u64>,
     pub max_tokens: Option<usize>,
     pub stops: Vec<String>,
-    /// A JSON Schema that the answer is kept to; true is any JSON.
-    pub schema: Option<Value>,
+    pub logprobs: Option<usize>,
+    /// What the answer is kept to, whatever others are.
+    pub shape: Option<AskedShape>,
+}
+
+/// The `response_format` of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AskedShape {
+    Text,
+    /// A JSON Schema.
+    Json(Value),
 }
 
 impl Asked {
@@ -28,9 +34,12 @@ impl Asked {
     pub fn text(text: &str) -> Self {
         let mut conversation = Conversation::default();
         conversation.push(Message::new(Role::User, text));
-        Self { conversation, is_text: true, ..Self::default() }
+        Self { conversation, ..Self::default() }
     }
 }
+
+/// As `OpenAI`'s API has it.
+const MOST_LOGPROBS: usize = 20;
 
 /// Fields that say nothing that matters here.
 const WITHOUT_EFFECT: [&str; 8] =
@@ -61,6 +70,9 @@ pub fn conversation(value: &Value) -> Result<Conversation, String> {
         }
     }
     match talk.messages().last() {
+        Some(last) if last.role == Role::User && last.content.trim().is_empty() => {
+            Err("the last message is empty".into())
+        }
         Some(last) if last.role == Role::User => Ok(talk),
         Some(_) => Err("the last message must be the user's (--prefill begins an answer)".into()),
         None => Err("there is no message".into()),
@@ -69,28 +81,43 @@ pub fn conversation(value: &Value) -> Result<Conversation, String> {
 
 /// Text, or an array of parts that are.
 fn content(value: &Value) -> Result<String, String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
+    let text = match value {
+        Value::String(text) => text.clone(),
         Value::Array(parts) => {
             let text = |part: &Value| {
                 let text = (part["type"] == "text").then(|| part["text"].as_str()).flatten();
                 text.map(str::to_owned).ok_or_else(|| "has a part that is not text".to_owned())
             };
-            parts.iter().map(text).collect()
+            parts.iter().map(text).collect::<Result<_, _>>()?
         }
-        _ => Err("has no content".into()),
+        _ => return Err("has no content".into()),
+    };
+    if text.contains('\0') { Err("has a NUL character".into()) } else { Ok(text) }
+}
+
+/// A line of a file of requests.
+///
+/// # Errors
+/// When it is no object.
+pub fn object(line: &str) -> Result<Map<String, Value>, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?;
+    match value {
+        Value::Object(fields) => Ok(fields),
+        _ => Err("an object is needed, like {\"prompt\": \"...\"}".into()),
     }
 }
 
-/// One line of a file of requests: `{"prompt": ...}`, `{"messages": ...}`, or `{"custom_id": ..., "body": ...}`.
+/// What the answer to a request is handed back with.
+pub fn id(request: &Map<String, Value>) -> Option<String> {
+    let id = ["custom_id", "id"].iter().find_map(|name| request.get(*name).filter(|id| !id.is_null()));
+    id.map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned))
+}
+
+/// A request: `{"prompt": ...}`, `{"messages": ...}`, or `{"custom_id": ..., "body": ...}`.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn request(line: &str) -> Result<Asked, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?;
-    let Value::Object(fields) = &value else { return Err("an object is needed, like {\"prompt\": \"...\"}".into()) };
-    let id = ["custom_id", "id"].iter().find_map(|name| fields.get(*name));
-    let id = id.map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
+pub fn request(fields: &Map<String, Value>) -> Result<Asked, String> {
     let body = match fields.get("body") {
         Some(Value::Object(body)) => {
             if let Some(url) =
@@ -103,9 +130,11 @@ pub fn request(line: &str) -> Result<Asked, String> {
         Some(_) => return Err("the body is no object".into()),
         None => fields,
     };
-    let mut asked = Asked { id, ..Asked::default() };
+    let mut asked = Asked::default();
     match (body.get("prompt"), body.get("messages")) {
-        (Some(Value::String(text)), None) => asked = Asked { id: asked.id, ..Asked::text(text) },
+        (Some(Value::String(text)), None) if text.trim().is_empty() => return Err("the prompt is empty".into()),
+        (Some(Value::String(text)), None) if text.contains('\0') => return Err("the prompt has a NUL character".into()),
+        (Some(Value::String(text)), None) => asked = Asked::text(text),
         (None, Some(messages)) => asked.conversation = conversation(messages)?,
         (Some(_), None) => return Err("the prompt is no text".into()),
         (Some(_), Some(_)) => return Err("prompt and messages are both there".into()),
@@ -136,7 +165,11 @@ impl Asked {
             "min_p" => self.min_p = Some(within(0.0, 1.0)?),
             "top_k" => self.top_k = Some(whole()? as usize),
             "seed" => self.seed = Some(whole()?),
-            "max_tokens" | "max_completion_tokens" => self.max_tokens = Some(whole()?.max(1) as usize),
+            "repeat_penalty" => self.repeat_penalty = Some(within(0.1, 10.0)?),
+            "max_tokens" | "max_completion_tokens" => {
+                let most = whole().ok().filter(|most| *most > 0).ok_or_else(|| bad("a whole number from 1"))?;
+                self.max_tokens = Some(most as usize);
+            }
             "stop" => {
                 let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(|| bad("a text, or several"));
                 self.stops = match value {
@@ -145,13 +178,19 @@ impl Asked {
                 };
             }
             "response_format" => match value["type"].as_str() {
-                Some("text") => {}
-                Some("json_object") => self.schema = Some(serde_json::json!({ "type": "object" })),
-                Some("json_schema") => self.schema = Some(value["json_schema"]["schema"].clone()),
+                Some("text") => self.shape = Some(AskedShape::Text),
+                Some("json_object") => self.shape = Some(AskedShape::Json(serde_json::json!({ "type": "object" }))),
+                Some("json_schema") => self.shape = Some(AskedShape::Json(value["json_schema"]["schema"].clone())),
                 _ => return Err(bad("text, json_object or json_schema")),
             },
             "n" if value == 1 => {}
-            "logprobs" if value == false => {}
+            "logprobs" if value == false => self.logprobs = None,
+            "logprobs" if value == true => self.logprobs = self.logprobs.or(Some(0)),
+            "top_logprobs" => {
+                let most = whole().ok().filter(|most| *most <= MOST_LOGPROBS as u64);
+                self.logprobs =
+                    Some(most.ok_or_else(|| bad(&format!("a whole number up to {MOST_LOGPROBS}")))? as usize);
+            }
             "frequency_penalty" | "presence_penalty" if value.as_f64() == Some(0.0) => {}
             name if WITHOUT_EFFECT.contains(&name) => {}
             _ => return Err(format!("'{name}' is not known here")),
@@ -200,6 +239,7 @@ mod tests {
 
     #[test]
     fn requests_bring_their_own_settings() {
+        let request = |line: &str| object(line).and_then(|fields| request(&fields));
         assert_eq!(request("{\"prompt\": \"a\"}").unwrap(), Asked::text("a"));
         let batch = json!({
             "custom_id": "x-1", "method": "POST", "url": "/v1/chat/completions",
@@ -210,15 +250,26 @@ mod tests {
             },
         });
         let asked = request(&batch.to_string()).unwrap();
-        assert_eq!((asked.id.as_deref(), asked.temperature, asked.top_p), (Some("x-1"), Some(0.0), Some(0.5)));
+        assert_eq!(id(&object(&batch.to_string()).unwrap()).as_deref(), Some("x-1"));
+        assert_eq!(id(&object("{\"custom_id\": null, \"id\": 7}").unwrap()).as_deref(), Some("7"));
+        assert_eq!((asked.temperature, asked.top_p), (Some(0.0), Some(0.5)));
         assert_eq!((asked.seed, asked.max_tokens, asked.stops.len()), (Some(7), Some(5), 2));
-        assert_eq!(asked.schema, Some(json!({ "type": "object" })));
-        assert!(!asked.is_text && asked.conversation.messages().len() == 1);
+        assert_eq!(asked.shape, Some(AskedShape::Json(json!({ "type": "object" }))));
+        assert_eq!(asked.conversation.messages().len(), 1);
+        let logprobs = |fields: &str| request(&format!("{{\"prompt\": \"a\", {fields}}}")).unwrap().logprobs;
+        assert_eq!(logprobs("\"logprobs\": true, \"top_logprobs\": 3"), Some(3));
+        assert_eq!(logprobs("\"logprobs\": true"), Some(0));
+        assert_eq!(logprobs("\"logprobs\": false"), None);
         for (line, problem) in [
             ("", "this is no JSON"),
             ("[1]", "an object is needed"),
             ("{}", "there is neither a prompt nor messages"),
             ("{\"prompt\": 1}", "the prompt is no text"),
+            ("{\"prompt\": \" \"}", "the prompt is empty"),
+            ("{\"prompt\": \"a\\u0000\"}", "the prompt has a NUL"),
+            ("{\"messages\": [{\"role\": \"user\", \"content\": \"\"}]}", "the last message is empty"),
+            ("{\"prompt\": \"a\", \"max_tokens\": 0}", "max_tokens: a whole number from 1 is needed, not 0"),
+            ("{\"prompt\": \"a\", \"top_logprobs\": 21}", "top_logprobs: a whole number up to 20 is needed, not 21"),
             ("{\"prompt\": \"a\", \"messages\": []}", "prompt and messages are both there"),
             ("{\"prompt\": \"a\", \"temperature\": 11}", "temperature: a number from 0 to 10 is needed, not 11"),
             ("{\"prompt\": \"a\", \"tools\": []}", "'tools' is not known here"),

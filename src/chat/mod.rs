@@ -13,7 +13,7 @@ mod template;
 pub use conversation::{Conversation, Message, Role};
 pub use events::{Decoded, Event, Past};
 pub use export::{json, markdown};
-pub use messages::{Asked, conversation, request};
+pub use messages::{Asked, AskedShape, conversation, id, object, request};
 pub use named::{NAMES as TEMPLATES, named};
 pub use store::{Chat, ChatName, Chats, Listed, Opened, begun, now};
 pub use template::{Marked, THINKING, Template};

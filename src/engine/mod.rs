@@ -196,7 +196,7 @@ pub trait Grammar: std::fmt::Debug + Send {
     fn mask(&mut self, logits: &mut [f32]) -> bool;
     /// Whether the text may end here.
     fn is_complete(&mut self) -> bool;
-    /// Whether it has to.
+    /// Whether it has to: nothing but white space may follow.
     fn is_over(&mut self) -> bool;
     /// The same place, to try what may follow.
     fn fork(&self) -> Box<dyn Grammar>;

@@ -8,9 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::kv::SEQ;
 use super::read_ahead::{Coming, READERS, Read, read_ahead};
-use crate::engine::{Context, EngineError, Model, Save, Token};
+use crate::engine::{Context, EngineError, Model, Save, Seq, Token};
 use crate::prefix::{About, Header, Hit, Kind, Name, Plan, StateKey, Store};
 
 /// Tokens of a block, where the model's window allows it.
@@ -165,8 +164,8 @@ impl Cached {
         self.coming = self.seek(model, n_ctx, 0, tokens);
     }
 
-    /// Loads what the store has of `tokens` beyond what `context` holds of them, which must be a prefix of them, where that
-    /// is cheaper than reading it. Whole states behind one of `boundaries` belong to others too.
+    /// Loads what the store has of `tokens` beyond what `seq` of `context` holds of them, which must be a prefix of them,
+    /// where that is cheaper than reading it. Whole states behind one of `boundaries` belong to others too.
     ///
     /// # Errors
     /// Those of the engine that leave the context in doubt.
@@ -174,10 +173,11 @@ impl Cached {
         &mut self,
         model: &dyn Model,
         context: &mut dyn Context,
+        seq: Seq,
         tokens: &[Token],
         boundaries: &[usize],
     ) -> Result<Restored, EngineError> {
-        let held = context.tokens(SEQ).len();
+        let held = context.tokens(seq).len();
         if tokens.len() < held + LEAST {
             return Ok(Restored::default());
         }
@@ -193,24 +193,24 @@ impl Cached {
         if coming.lanes.is_empty() {
             return Ok(restored);
         }
-        match context.trim(SEQ, coming.block.map_or(0, |block| plan.from * block)) {
+        match context.trim(seq, coming.block.map_or(0, |block| plan.from * block)) {
             Ok(()) => {}
             Err(EngineError::CannotTrim { .. }) => return Ok(restored),
             Err(error) => return Err(error),
         }
         let loading = Instant::now();
-        let (bytes, last) = self.load(context, &coming);
+        let (bytes, last) = self.load(context, seq, &coming);
         let time = loading.elapsed();
-        if context.tokens(SEQ).len() > plan.tokens {
-            match context.trim(SEQ, plan.tokens) {
-                Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0)?,
+        if context.tokens(seq).len() > plan.tokens {
+            match context.trim(seq, plan.tokens) {
+                Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
                 trimmed => trimmed?,
             }
         }
         if let Some(last) = last {
             self.note(state, last.path, last.header, plan.tokens, boundaries);
         }
-        restored.tokens = context.tokens(SEQ).len().saturating_sub(held);
+        restored.tokens = context.tokens(seq).len().saturating_sub(held);
         restored.time = began.elapsed();
         if let Some((_, about)) = self.state(model, n_ctx) {
             about.rates.saw_load(bytes, time);
@@ -223,12 +223,12 @@ impl Cached {
     }
 
     /// Loads what comes, in order, as far as it is sound; answers the bytes, and the last block.
-    fn load(&self, context: &mut dyn Context, coming: &Coming) -> (usize, Option<Last>) {
+    fn load(&self, context: &mut dyn Context, seq: Seq, coming: &Coming) -> (usize, Option<Last>) {
         let (mut bytes, mut last) = (0, None);
         for index in 0..coming.plan.to - coming.plan.from {
             let lane = &coming.lanes[index % READERS];
             let Ok(Read { payload, path, header }) = lane.take.recv() else { break };
-            if context.load(SEQ, &payload, &header.tokens).is_err() {
+            if context.load(seq, &payload, &header.tokens).is_err() {
                 self.store.discard(&path);
                 break;
             }
@@ -260,8 +260,8 @@ impl Cached {
         }
     }
 
-    /// Saves what the store lacks of the first `upto` tokens of `context`, and what is known of the rates. Whole states are
-    /// saved only where the context holds exactly so many.
+    /// Saves what the store lacks of the first `upto` tokens of `seq` of `context`. Whole states are saved only where it
+    /// holds exactly so many.
     ///
     /// # Errors
     /// When the engine cannot save, which costs nothing but the saving.
@@ -269,16 +269,17 @@ impl Cached {
         &mut self,
         model: &dyn Model,
         context: &mut dyn Context,
+        seq: Seq,
         upto: usize,
         stays: Stays,
     ) -> Result<Saved, EngineError> {
         let began = Instant::now();
-        let held = context.tokens(SEQ)[..upto.min(context.tokens(SEQ).len())].to_vec();
+        let held = context.tokens(seq)[..upto.min(context.tokens(seq).len())].to_vec();
         let Some((state, _)) = self.state(model, context.n_ctx()) else { return Ok(Saved::default()) };
         let mut saved = match cut(model.save()) {
-            Cut::Blocks(block) => self.save_blocks(context, state, block, &held)?,
-            Cut::Whole if held.len() >= LEAST && held.len() == context.tokens(SEQ).len() => {
-                self.save_whole(context, state, held, stays)?
+            Cut::Blocks(block) => self.save_blocks(context, seq, state, block, &held)?,
+            Cut::Whole if held.len() >= LEAST && held.len() == context.tokens(seq).len() => {
+                self.save_whole(context, seq, state, held, stays)?
             }
             Cut::Whole => Saved::default(),
         };
@@ -289,6 +290,7 @@ impl Cached {
     fn save_blocks(
         &mut self,
         context: &mut dyn Context,
+        seq: Seq,
         state: Name,
         block: usize,
         held: &[Token],
@@ -303,7 +305,7 @@ impl Cached {
             let here =
                 || if is_tail { run.len() < LEAST || self.store.covers(&header) } else { self.store.has(&header) };
             if self.given.insert(name) && !here() {
-                let payload = context.save(SEQ, first..first + run.len())?;
+                let payload = context.save(seq, first..first + run.len())?;
                 saved.tokens += run.len();
                 let extends = |last: &Last| last.header.parent == parent && run.starts_with(&last.header.tokens);
                 let replaces = self.tail.take_if(|last| extends(last)).map(|last| last.path);
@@ -326,6 +328,7 @@ impl Cached {
     fn save_whole(
         &mut self,
         context: &mut dyn Context,
+        seq: Seq,
         state: Name,
         held: Vec<Token>,
         stays: Stays,
@@ -337,7 +340,7 @@ impl Cached {
             return Ok(Saved::default());
         }
         let tokens = header.tokens.len();
-        let payload = context.save(SEQ, 0..tokens)?;
+        let payload = context.save(seq, 0..tokens)?;
         let mut replaces = None;
         if stays == Stays::UntilLonger {
             self.whole.push(self.store.path(&header));
@@ -354,12 +357,18 @@ impl Cached {
 
     /// Takes a measurement of reading a prompt, and keeps what is known; false where it is not known yet whose it is.
     pub(super) fn saw_prefill(&mut self, model: &dyn Model, n_ctx: usize, tokens: usize, time: Duration) -> bool {
-        let name = self.model.clone();
-        let store = Arc::clone(&self.store);
-        let Some((state, about)) = self.state(model, n_ctx) else { return false };
+        let Some((_, about)) = self.state(model, n_ctx) else { return false };
         if tokens >= LEAST {
             about.rates.saw_prefill(tokens, time);
         }
+        self.keep_about(model, n_ctx)
+    }
+
+    /// Keeps what is known of a model's states; false where it is not known yet whose they are.
+    pub(super) fn keep_about(&mut self, model: &dyn Model, n_ctx: usize) -> bool {
+        let name = self.model.clone();
+        let store = Arc::clone(&self.store);
+        let Some((state, about)) = self.state(model, n_ctx) else { return false };
         about.model = name;
         let about = about.clone();
         let key = self.state.as_ref().map(|(key, ..)| key.clone());

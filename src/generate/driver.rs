@@ -76,7 +76,7 @@ pub(super) fn round(
     let mut order: Vec<usize> = (0..lanes.len()).collect();
     order.sort_by_key(|&lane| wanted(context, lanes[lane].turn));
     let turns = order.len();
-    let decoding = lanes.iter().filter(|lane| lane.turn.emitted() > 0 && !lane.turn.finished()).count();
+    let mut decoding = lanes.iter().filter(|lane| lane.turn.emitted() > 0 && !lane.turn.finished()).count();
     for (place, lane) in order.into_iter().enumerate() {
         let lane = &mut lanes[lane];
         let room = limits.max_rows - rows.len();
@@ -85,7 +85,9 @@ pub(super) fn round(
         let to_come = turns - place;
         let logits = rows.iter().filter(|row| row.want_logits).count() + to_come;
         let edge = context.n_ctx().saturating_sub(context.total() + rows.len() + to_come);
-        let beside = decoding.saturating_sub(1);
+        // Rows of those before it with their drafts, and one of each that is still to come.
+        decoding -= usize::from(lane.turn.emitted() > 0 && !lane.turn.finished());
+        let beside = rows.len() + decoding;
         lane.draft(context, room.saturating_sub(1).min(limits.max_logits.saturating_sub(logits)).min(edge), beside);
         let reads = lane.turn.emitted() == 0;
         let room = if reads { room.min(most_reading.saturating_sub(went.reading)) } else { room };

@@ -47,6 +47,10 @@ impl Kv {
         self.cached = cached;
     }
 
+    pub(super) fn take_cached(&mut self) -> Option<Cached> {
+        self.cached.take()
+    }
+
     pub(super) fn is_cached(&self) -> bool {
         self.cached.is_some()
     }
@@ -167,7 +171,7 @@ impl Kv {
         let restored = match &mut self.cached {
             Some(cached) => {
                 let end = tokens.len().saturating_sub(1);
-                cached.restore(self.model.as_ref(), context.as_mut(), &tokens[..end], boundaries)?
+                cached.restore(self.model.as_ref(), context.as_mut(), SEQ, &tokens[..end], boundaries)?
             }
             None => Restored::default(),
         };
@@ -183,7 +187,7 @@ impl Kv {
     /// Saves what the prefix cache lacks of the first `upto` tokens.
     pub(super) fn save(&mut self, upto: usize, stays: Stays) -> Result<Saved, EngineError> {
         match (&mut self.cached, &mut self.context) {
-            (Some(cached), Some(context)) => cached.save(self.model.as_ref(), context.as_mut(), upto, stays),
+            (Some(cached), Some(context)) => cached.save(self.model.as_ref(), context.as_mut(), SEQ, upto, stays),
             _ => Ok(Saved::default()),
         }
     }

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use super::cached::{Cached, Restored, Stays};
 use super::draft::Speculator;
 use super::driver::{Lane, round};
 use super::pace::Pace;
-use super::stats::{Answer, Finish};
+use super::stats::Answer;
 use super::text::{Part, Sink, SinkClosed};
 use super::turn::{Turn, TurnSettings};
 use crate::engine::{Context, ContextSettings, EngineError, Model, Save, Seq, Token};
@@ -50,12 +51,25 @@ pub trait Requests {
 
 /// A shared beginning of fewer tokens is not waited for.
 const WORTH_WAITING: usize = 8;
+/// A shared beginning of fewer tokens is not kept on disk.
+const WORTH_KEEPING: usize = 64;
 
 /// A turn in its sequence.
 struct Slot<'v> {
     number: usize,
     turn: Turn<'v>,
     speculator: Option<Speculator>,
+    /// What came from disk.
+    restored: Restored,
+}
+
+impl Slot<'_> {
+    fn hand_back(self, requests: &mut dyn Requests) {
+        let mut answer = self.turn.into_answer();
+        answer.speculation = self.speculator.map(|speculator| speculator.speculation());
+        answer.restored = self.restored;
+        requests.done(self.number, Ok(answer));
+    }
 }
 
 /// Answers keep their own text; what is counted here are tokens.
@@ -72,7 +86,8 @@ impl Sink for Counted {
     }
 }
 
-/// Answers all requests. An interrupt ends those that run; they are not handed back.
+/// Answers all requests. An interrupt ends those that run; they are not handed back. What prompts begin with is taken from
+/// `cached`, and what they share goes there.
 ///
 /// # Errors
 /// Engine failures.
@@ -80,6 +95,7 @@ pub fn answer_many(
     model: &Arc<dyn Model>,
     share: Share,
     interrupt: &Interrupt,
+    cached: Option<&mut Cached>,
     requests: &mut dyn Requests,
 ) -> Result<()> {
     let settings = ContextSettings {
@@ -89,6 +105,22 @@ pub fn answer_many(
         cancel: interrupt.flag(),
     };
     let mut context = Arc::clone(model).context(&settings).map_err(failed)?;
+    let mut shelf = Shelf { cached: cached.filter(|_| model.save() != Save::Whole), kept: 0 };
+    let done = answer_in(context.as_mut(), model, share, interrupt, &mut shelf, requests);
+    if let Some(cached) = shelf.cached {
+        cached.keep_about(model.as_ref(), context.n_ctx());
+    }
+    done
+}
+
+fn answer_in(
+    context: &mut dyn Context,
+    model: &Arc<dyn Model>,
+    share: Share,
+    interrupt: &Interrupt,
+    shelf: &mut Shelf,
+    requests: &mut dyn Requests,
+) -> Result<()> {
     let mut slots: Vec<Option<Slot>> = (0..share.turns).map(|_| None).collect();
     let mut pending = None;
     let mut pace = Pace::default();
@@ -107,12 +139,19 @@ pub fn answer_many(
                 Next::Request(number, request) => {
                     if let Some(error) = unfit(&request, share) {
                         requests.done(number, Err(error));
-                    } else if waits(context.as_ref(), &slots, &request.prompt) {
+                    } else if waits(context, &slots, &request.prompt) {
                         pending = Some((number, request));
                         break;
                     } else {
-                        let seq = begin(context.as_mut(), &slots, &request.prompt, free as Seq).map_err(failed)?;
-                        slots[seq as usize] = Some(start(model, context.as_ref(), seq, number, *request, share));
+                        let seq = begin(context, &slots, &request.prompt, free as Seq).map_err(failed)?;
+                        let restored = shelf.begin(model.as_ref(), context, seq, &request.prompt).map_err(failed)?;
+                        let slot = start(model, context, seq, number, *request, share, restored);
+                        // One whose beginning does not fit its grammar has ended already.
+                        if slot.turn.finished() {
+                            slot.hand_back(requests);
+                        } else {
+                            slots[seq as usize] = Some(slot);
+                        }
                     }
                 }
             }
@@ -123,17 +162,42 @@ pub fn answer_many(
             }
             continue;
         }
-        step(context.as_mut(), &mut slots, &mut pace, interrupt, requests).map_err(failed)?;
+        step(context, &mut slots, &mut pace, interrupt, requests).map_err(failed)?;
         if interrupt.is_set() {
             return Ok(());
         }
         for slot in &mut slots {
             if let Some(done) = slot.take_if(|slot| slot.turn.finished()) {
-                let mut answer = done.turn.into_answer();
-                answer.speculation = done.speculator.map(|speculator| speculator.speculation());
-                requests.done(done.number, Ok(answer));
+                done.hand_back(requests);
             }
         }
+    }
+}
+
+/// The prefix cache, for what prompts begin with.
+struct Shelf<'a> {
+    cached: Option<&'a mut Cached>,
+    /// The longest beginning that was given to it.
+    kept: usize,
+}
+
+impl Shelf<'_> {
+    /// Keeps what the prompt, whose beginning `seq` holds, shares with others; loads what it begins with beyond that.
+    fn begin(
+        &mut self,
+        model: &dyn Model,
+        context: &mut dyn Context,
+        seq: Seq,
+        prompt: &[Token],
+    ) -> Result<Restored, EngineError> {
+        let Some(cached) = &mut self.cached else { return Ok(Restored::default()) };
+        let shared = context.tokens(seq).len();
+        if shared >= WORTH_KEEPING && shared > self.kept {
+            // What cannot be saved is read again another time.
+            let saved = cached.save(model, context, seq, shared, Stays::AsLongAsItCan).unwrap_or_default();
+            self.kept = if saved.tokens > 0 { shared } else { self.kept };
+        }
+        cached.restore(model, context, seq, &prompt[..prompt.len() - 1], &[])
     }
 }
 
@@ -208,8 +272,9 @@ fn begin(context: &mut dyn Context, slots: &[Option<Slot>], prompt: &[Token], fr
         return Ok(best as Seq);
     }
     context.trim(free, 0)?;
-    if len > 0 {
-        context.fork(best as Seq, free, 0..len)?;
+    // What cannot be copied (a window that has moved on) is read again.
+    if len > 0 && context.fork(best as Seq, free, 0..len).is_err() {
+        context.trim(free, 0)?;
     }
     Ok(free)
 }
@@ -221,6 +286,7 @@ fn start<'v>(
     number: usize,
     request: Request,
     share: Share,
+    restored: Restored,
 ) -> Slot<'v> {
     let Request { prompt, mut settings, mut speculator } = request;
     // The last token emitted needs no place.
@@ -230,7 +296,8 @@ fn start<'v>(
         speculator.begin(&settings.sampling, share.tokens, budget);
     }
     let cached = context.tokens(seq).len();
-    Slot { number, turn: Turn::new(seq, model.vocab(), prompt, cached, settings), speculator }
+    let turn = Turn::new(seq, model.vocab(), prompt, cached, settings);
+    Slot { number, turn, speculator, restored }
 }
 
 fn failed(error: EngineError) -> Error {
@@ -241,9 +308,4 @@ fn failed(error: EngineError) -> Error {
         EngineError::Aborted => Error::interrupted(),
         error => Error::failed(format!("the engine failed: {error}")).hint("-vv shows llama.cpp's log"),
     }
-}
-
-/// Whether an answer ended because its share was used up, not because of what was asked.
-pub fn was_cut(answer: &Answer, asked: Option<usize>) -> bool {
-    answer.finish == Finish::Length && asked.is_none_or(|most| answer.tokens.len() < most)
 }

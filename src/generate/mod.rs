@@ -25,7 +25,7 @@ pub use align::{align, vocabulary_digest};
 pub use cached::{Cached, Content, End, Restored, Saved, Stays};
 pub use driver::{Ended, Lane, drive};
 pub use logprobs::TokenLogprob;
-pub use many::{Next, Request, Requests, Share, answer_many, was_cut};
+pub use many::{Next, Request, Requests, Share, answer_many};
 pub use prompt::Encoder;
 pub use session::{Keep, Limits, Session};
 pub use speaker::{Fitted, Speaker, TemplateFrom};

@@ -79,9 +79,14 @@ impl<'v> Encoder<'v> {
 
     /// The ids of plain text: no template, no control tokens.
     pub fn encode_plain(&self, text: &str) -> Vec<Token> {
+        self.with_bos(self.encode_text(text))
+    }
+
+    /// The ids of text that stands within a prompt.
+    pub fn encode_text(&self, text: &str) -> Vec<Token> {
         let mut tokens = Vec::new();
         self.encode_run(text, &mut tokens);
-        self.with_bos(tokens)
+        tokens
     }
 
     fn with_bos(&self, mut tokens: Vec<Token>) -> Vec<Token> {

@@ -65,6 +65,11 @@ impl Session {
         self.keep = keep;
     }
 
+    /// Goes on without the prefix cache, which somebody else uses now.
+    pub fn take_cached(&mut self) -> Option<Cached> {
+        self.kv.take_cached()
+    }
+
     /// Prompt and answer of the last turn, as they were decoded.
     pub fn decoded(&self) -> &[Token] {
         &self.decoded

@@ -95,12 +95,13 @@ impl Speaker {
     /// # Errors
     /// When the template refuses the conversation, or there is none.
     pub fn prompt(&self, conversation: &Conversation) -> Result<(Vec<Token>, Reasoning)> {
-        let Some((template, _, source)) = &self.template else {
-            return Err(Error::usage("this is a base model without a chat template").hint("--raw continues a text"));
+        let Some((template, ..)) = &self.template else {
+            return Err(Error::usage("a conversation needs a chat template, and there is none")
+                .hint("without one, a text is continued"));
         };
         let prompt = template.render(conversation)?;
         let opened = prompt.text.trim_end().ends_with("<think>");
-        let tokens = Encoder::new(self.session.model().vocab(), Some(source)).encode(&prompt);
+        let tokens = self.encoder().encode(&prompt);
         Ok((tokens, if opened { Reasoning::Opened } else { Reasoning::Watch }))
     }
 
@@ -136,19 +137,17 @@ impl Speaker {
 
     /// Thoughts of at most so many tokens.
     pub fn thought_limit(&self, tokens: usize) -> ThoughtLimit {
-        let source = self.template.as_ref().map(|(_, _, source)| source.as_str());
-        let encoder = Encoder::new(self.session.model().vocab(), source);
         // As the templates of Qwen3 and DeepSeek-R1 write thoughts that have ended.
-        ThoughtLimit { tokens, end: encoder.encode_within(&format!("\n{CLOSE}\n\n")) }
+        ThoughtLimit { tokens, end: self.encoder().encode_within(&format!("\n{CLOSE}\n\n")) }
     }
 
     /// Where `prompt` and the prompt of a conversation that begins the same way part, for models of which only whole states
     /// can be saved.
-    pub fn boundaries(&self, prompt: &[Token], other: impl FnOnce() -> Conversation) -> Vec<usize> {
+    pub fn boundaries(&self, prompt: &[Token], other: &Conversation) -> Vec<usize> {
         if self.session.model().save() != Save::Whole {
             return Vec::new();
         }
-        let other = self.prompt(&other()).map(|(tokens, _)| tokens).unwrap_or_default();
+        let other = self.read(other).map(|(tokens, _)| tokens).unwrap_or_default();
         vec![prompt.iter().zip(&other).take_while(|(own, other)| own == other).count()]
     }
 
@@ -183,8 +182,34 @@ impl Speaker {
 
     /// The prompt of plain text that is to be continued.
     pub fn plain_prompt(&self, text: &str) -> Vec<Token> {
+        self.encoder().encode_plain(text)
+    }
+
+    /// The prompt of a conversation; without a template, of the text that is all of it.
+    ///
+    /// # Errors
+    /// When there is more than a text and no template, or the template fails.
+    pub fn read(&self, conversation: &Conversation) -> Result<(Vec<Token>, Reasoning)> {
+        match (&self.template, conversation.messages()) {
+            (None, [text]) if conversation.system.is_none() => Ok((self.plain_prompt(&text.content), Reasoning::Off)),
+            _ => self.prompt(conversation),
+        }
+    }
+
+    /// Puts the beginning of the answer behind a prompt. Thoughts that the template has opened end before it.
+    pub fn begin_answer(&self, prompt: &mut Vec<Token>, reasoning: Reasoning, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        if reasoning == Reasoning::Opened {
+            prompt.extend(self.thought_limit(0).end);
+        }
+        prompt.extend(self.encoder().encode_text(text));
+    }
+
+    fn encoder(&self) -> Encoder<'_> {
         let source = self.template.as_ref().map(|(_, _, source)| source.as_str());
-        Encoder::new(self.session.model().vocab(), source).encode_plain(text)
+        Encoder::new(self.session.model().vocab(), source)
     }
 
     /// Answers a prompt.

@@ -325,7 +325,10 @@ impl<'v> Turn<'v> {
 
     /// What came of it.
     pub fn into_answer(mut self) -> Answer {
-        let is_complete = self.constraint.as_mut().is_none_or(Constraint::is_complete);
+        // One that was cut where it might have gone on is not the whole one, though it fits (`no` of `none`, 4 of 42).
+        let was_cut = self.finish == Some(Finish::Length);
+        let is_whole = |own: &mut Constraint| if was_cut { own.is_over() } else { own.is_complete() };
+        let is_complete = self.constraint.as_mut().is_none_or(is_whole);
         Answer {
             is_complete,
             logprobs: self.logprobs.map(Logprobs::into_tokens),

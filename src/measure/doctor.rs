@@ -144,7 +144,8 @@ fn quantise(own: &Evidence) -> Option<Verdict> {
     let second = own
         .speed
         .cost(2)
-        .map_or_else(String::new, |cost| format!(" and a second row costs {:.2} of a step", cost - 1.0));
+        // On a busy machine the second may seem to cost less than nothing.
+        .map_or_else(String::new, |cost| format!(" and a second row costs {:.2} of a step", (cost - 1.0).max(0.0)));
     let reached = format!("decode reaches {:.0} % of what memory allows{second}", share * 100.0);
     let why = match bound {
         Bound::Bandwidth => format!("bound by memory: {reached}; fewer bytes a token make it faster in proportion"),

@@ -30,13 +30,17 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Whether target and draft fit into `available` bytes together, each with a context of `n_ctx` tokens. A tenth of what
-/// is free, and at least 200 MB, is left to other programs; never more than 2 GB.
+/// What is left to other programs of so many free bytes: a tenth, and at least 200 MB; never more than 2 GB.
+pub fn reserve(available: u64) -> u64 {
+    (available / 10).clamp(200_000_000, 2_000_000_000)
+}
+
+/// Whether target and draft fit into `available` bytes together, each with a context of `n_ctx` tokens.
 ///
 /// # Errors
 /// The numbers, when they do not fit.
 pub fn room_for_draft(target: &Needs, draft: &Needs, n_ctx: usize, available: u64) -> Result<(), Shortage> {
-    let reserve = (available / 10).clamp(200_000_000, 2_000_000_000);
+    let reserve = reserve(available);
     let shortage = Shortage { target: target.at(n_ctx), draft: draft.at(n_ctx), available, reserve };
     let needed = shortage.target.saturating_add(shortage.draft).saturating_add(reserve);
     if needed <= available { Ok(()) } else { Err(shortage) }

@@ -21,7 +21,7 @@ mod vocabulary;
 pub use facts::Facts;
 pub use gguf::{Census, Header, HeaderError, Tally, type_name};
 pub use identity::Identity;
-pub use memory::{Needs, Shortage, available, room_for_draft};
+pub use memory::{Needs, Shortage, available, reserve, room_for_draft};
 pub use mismatch::Mismatch;
 pub use pair::DraftWish;
 pub use receipts::{Receipt, Removal};

@@ -1,6 +1,7 @@
 //! An answer on stdout while it is made: as it is, drawn on a terminal, or as JSON.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use super::clean::Cleaner;
 use super::hush::Hush;
@@ -23,6 +24,9 @@ pub struct Form {
     pub whole: bool,
 }
 
+/// A pipe gets whole lines, and what is shorter once in so long.
+const CHUNK: Duration = Duration::from_millis(100);
+
 /// Where a terminal gives no size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
@@ -35,6 +39,9 @@ pub struct AnswerSink {
     thoughts: Option<Thoughts>,
     last_part: Option<Part>,
     ends_with_newline: bool,
+    /// What a pipe has yet to get, and when it got something.
+    unwritten: String,
+    written: Option<Instant>,
     failure: Option<io::Error>,
     /// What waits to be whole.
     held: String,
@@ -58,6 +65,8 @@ impl AnswerSink {
             thoughts: (draws && form.reasoning == Visibility::Fold).then(|| Thoughts::new(terminal.colour)),
             last_part: None,
             ends_with_newline: false,
+            unwritten: String::new(),
+            written: None,
             failure: None,
             held: String::new(),
             waiting: Some(Waiting::new(terminal, "reading the prompt")),
@@ -84,6 +93,9 @@ impl AnswerSink {
                 self.put("\n");
             }
         }
+        if !self.unwritten.is_empty() && self.failure.is_none() {
+            self.flush();
+        }
         match self.failure {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(cannot_write(&error)),
             _ => Ok(()),
@@ -105,9 +117,17 @@ impl AnswerSink {
     }
 
     fn write_out(&mut self, text: &str) {
-        if let Err(error) = write_now(text) {
+        self.unwritten.push_str(text);
+        if self.terminal.stdout || text.contains('\n') || self.written.is_none_or(|at| at.elapsed() >= CHUNK) {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = write_now(&std::mem::take(&mut self.unwritten)) {
             self.failure = Some(error);
         }
+        self.written = Some(Instant::now());
     }
 
     /// The size of the window now.
@@ -161,7 +181,7 @@ impl AnswerSink {
 }
 
 impl Sink for AnswerSink {
-    fn reads(&mut self, tokens: usize, time: Option<std::time::Duration>) {
+    fn reads(&mut self, tokens: usize, time: Option<Duration>) {
         self.to_read = tokens;
         if let Some(waiting) = &self.waiting {
             waiting.say(&format!("reading the prompt ({} tokens)", thousands(tokens)));

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 
 /// A pipe that says nothing for this long gets a hint.
-const SILENCE: Duration = Duration::from_secs(3);
+pub const SILENCE: Duration = Duration::from_secs(3);
 
 pub fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()

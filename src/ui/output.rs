@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::clean::{self, Cleaner};
 use crate::cli::{Cli, Colour, UiArgs};
@@ -63,13 +64,16 @@ impl Terminal {
     /// A line for the user, on stderr.
     pub fn status(&self, line: &str) {
         if self.verbosity > Verbosity::Quiet {
-            say("", line);
+            self.reply(line);
         }
     }
 
-    /// A line that quiet does not silence: what a command asked for, and what was cut.
+    /// A line that quiet does not silence: what a command asked for, and what was cut. A terminal breaks it between words.
     pub fn reply(&self, line: &str) {
-        say("", line);
+        let size = self.stderr.then(|| terminal_size::terminal_size_of(io::stderr())).flatten();
+        let columns = size.map(|(columns, _)| usize::from(columns.0)).filter(|columns| *columns > 0);
+        let line = clean::line(line);
+        let _ = writeln!(io::stderr(), "{}", columns.map_or_else(|| line.clone(), |columns| folded(&line, columns)));
     }
 
     /// A line for somebody who asked for more.
@@ -105,6 +109,22 @@ pub fn size(bytes: u64) -> String {
         10_000_000..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
         _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
+}
+
+/// A line in rows of at most so many columns, as far as spaces allow.
+fn folded(line: &str, columns: usize) -> String {
+    let (mut rows, mut used) = (String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let is_blank = rows.trim_end_matches(' ').len() == rows.rfind('\n').map_or(0, |at| at + 1);
+        if !is_blank && used + word.trim_end().width() > columns {
+            rows.truncate(rows.trim_end_matches(' ').len());
+            rows.push('\n');
+            used = 0;
+        }
+        rows.push_str(word);
+        used += word.width();
+    }
+    rows
 }
 
 /// One line on stderr. Nobody has to be listening there.
@@ -252,4 +272,21 @@ pub(super) fn write_now(text: &str) -> io::Result<()> {
 
 pub(super) fn cannot_write(error: &io::Error) -> Error {
     Error::failed(format!("stdout cannot be written to: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_long_line_breaks_between_words() {
+        for (line, columns, rows) in [
+            ("one two", 7, "one two"),
+            ("one two three", 8, "one two\nthree"),
+            ("one two ", 7, "one two "),
+            ("a-word-too-long b", 4, "a-word-too-long\nb"),
+            ("漢字 漢字", 8, "漢字\n漢字"),
+            ("  indented a", 4, "  indented\na"),
+        ] {
+            assert_eq!(super::folded(line, columns), rows, "{line}");
+        }
+    }
 }

@@ -136,11 +136,12 @@ impl Items {
         Self { bar, began: Instant::now() }
     }
 
-    /// So many are done, of so many where that is known, and some failed.
-    pub fn at(&self, done: usize, of: Option<usize>, failed: usize) {
+    /// So many are done (some of them before, which tells nothing of the rate), of so many where that is known; some
+    /// failed.
+    pub fn at(&self, done: usize, before: usize, of: Option<usize>, failed: usize) {
         let Some(bar) = &self.bar else { return };
         let minutes = self.began.elapsed().as_secs_f64() / 60.0;
-        let rate = done as f64 / minutes.max(1e-6);
+        let rate = done.saturating_sub(before) as f64 / minutes.max(1e-6);
         let (mut all, mut left) = (String::new(), String::new());
         if let Some(of) = of {
             let seconds = (of.saturating_sub(done) as f64 / rate * 60.0).min(1e6) as u64;

@@ -13,7 +13,7 @@ use crate::common::tiny::Tiny;
 use crate::common::{Sandbox, stderr};
 
 const SENTENCE: &str = "the quick brown fox jumps over a lazy dog, what by no means every fox would";
-const NGRAMS: &str = "n-grams draft where that pays; there is no draft model that fits";
+const NGRAMS: &str = "n-grams draft where that pays; no draft model fits";
 
 /// A script that is a large file: beside it a draft counts as cheap, and is tried as soon as a step's cost is known.
 fn large(sandbox: &Sandbox, script: &Value) -> PathBuf {

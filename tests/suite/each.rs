@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::outcome::{interrupt, refused};
+use crate::common::tiny::Tiny;
 use crate::common::{Sandbox, stderr, stdout, with_stdin};
 
 fn each(sandbox: &Sandbox, model: &std::path::Path, args: &[&str], input: &str) -> (Option<i32>, Vec<Value>, String) {
@@ -15,6 +16,13 @@ fn each(sandbox: &Sandbox, model: &std::path::Path, args: &[&str], input: &str) 
     let output = with_stdin(command, input.as_bytes());
     let rows = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (output.status.code(), rows, stderr(&output))
+}
+
+/// A model that says anything, with llama.cpp's grammars.
+fn tiny(sandbox: &Sandbox) -> std::path::PathBuf {
+    let path = sandbox.path("tiny.gguf");
+    Tiny { spread: 1.0, ..Tiny::default() }.write(&path).unwrap();
+    path
 }
 
 fn contents(rows: &[Value]) -> Vec<String> {
@@ -61,6 +69,101 @@ fn requests_bring_settings_and_bad_ones_stop_nothing() {
     assert_eq!(error(3).0, 4);
     assert!(error(3).1.starts_with("the prompt has 219 tokens and its share is 128: 92 too many"), "{:?}", error(3));
     assert!(error(4).1.starts_with("'tools' is not known here"), "{:?}", error(4));
+    // Whatever is wrong with a request, it is handed back with its id.
+    assert_eq!(rows[4]["custom_id"], "tools");
+}
+
+#[test]
+fn a_line_that_is_no_text_is_one_error() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script(&["Hello."]);
+    let mut command = sandbox.qchat();
+    command.arg("run").arg(&model).args(["--each", "lines"]);
+    let output = with_stdin(command, b"\xef\xbb\xbfa\nb\xff\nc\0\nd\n");
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (output.status.code(), contents(&rows)),
+        (Some(1), ["Hello.", "-", "-", "Hello."].map(str::to_owned).to_vec())
+    );
+    // 19 around a text of one byte: a byte order mark is none of it.
+    assert_eq!(rows[0]["usage"]["prompt_tokens"], 20);
+    let message = |row: usize| rows[row]["error"]["message"].as_str().unwrap();
+    assert!(message(1).contains("byte 1 is not part of a character") && message(2).contains("NUL"), "{rows:?}");
+}
+
+#[test]
+fn a_beginning_that_does_not_fit_fails_its_own_line() {
+    let sandbox = Sandbox::new();
+    let model = tiny(&sandbox);
+    let shape = json!({ "type": "json_schema", "json_schema": { "schema": { "enum": ["a", "b"] } } });
+    let lines = [
+        json!({ "prompt": "x", "response_format": shape }).to_string(),
+        json!({ "prompt": "y" }).to_string(),
+        json!({ "prompt": "z", "response_format": shape, "temperature": 1 }).to_string(),
+    ];
+    let args = |prefill: &'static str| ["jsonl", "--max-tokens", "4", "--prefill", prefill];
+    let (code, rows, _) = each(&sandbox, &model, &args("no"), &lines.join("\n"));
+    assert_eq!((code, rows.len()), (Some(1), 3));
+    assert!(rows[0]["error"]["message"].as_str().unwrap().contains("no token of the model fits"), "{rows:?}");
+    assert!(rows[1]["content"].as_str().unwrap().starts_with("no") && rows[2]["error"].is_object(), "{rows:?}");
+    // One of its own that fits is kept, and another line is free whatever all others are kept to.
+    let (code, rows, said) = each(&sandbox, &model, &["jsonl", "--max-tokens", "4"], &lines.join("\n"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!([0, 2].iter().all(|row| ["\"a\"", "\"b\""].contains(&rows[*row]["content"].as_str().unwrap())), "{rows:?}");
+    let free = json!({ "prompt": "x", "response_format": { "type": "text" } }).to_string();
+    let (_, rows, _) =
+        each(&sandbox, &model, &["jsonl", "--max-tokens", "4", "--choice", "q"], &format!("{free}\n{}", lines[1]));
+    assert!(rows[0]["content"] != "q" && rows[1]["content"] == "q", "{rows:?}");
+}
+
+#[test]
+fn conversations_get_files_and_a_question_too() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script(&["One.", "Two."]);
+    let doc = sandbox.write("doc.txt", "doc");
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let talk = json!({ "messages": [user("a"), { "role": "assistant", "content": "One." }, user("ab")] }).to_string();
+    let tokens = |args: &[&str]| {
+        let (_, rows, _) = each(&sandbox, &model, &[&["jsonl"], args].concat(), &talk);
+        assert_eq!(contents(&rows), ["Two."]);
+        rows[0]["usage"]["prompt_tokens"].as_u64().unwrap()
+    };
+    assert_eq!(tokens(&["-f", doc.to_str().unwrap(), "why?"]) - tokens(&[]), 3 + 2 + 2 + 4);
+    // Without a template there is no conversation.
+    let (code, rows, _) = each(&sandbox, &model, &["jsonl", "--raw"], &format!("{talk}\n{{\"prompt\": \"a\\n\"}}"));
+    assert_eq!(code, Some(1));
+    assert!(rows[0]["error"]["message"].as_str().unwrap().contains("needs a chat template"), "{rows:?}");
+    // A text is read to its last line end, and nothing else.
+    assert_eq!(rows[1]["usage"]["prompt_tokens"], 2);
+}
+
+#[test]
+fn what_prompts_share_is_on_disk_for_the_next_run() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("tiny.gguf");
+    Tiny { context: 2048, says: |id| (32..127).contains(&id), ..Tiny::default() }.write(&path).unwrap();
+    let doc = sandbox.write("doc.txt", "A document that many ask about. ".repeat(20)).display().to_string();
+    let run = |more: &[&str]| {
+        let args = [&["lines", "-f", &doc, "--max-tokens", "9", "--temp", "0", "--draft", "off"], more].concat();
+        let (code, rows, said) = each(&sandbox, &path, &args, "why\nhow\nwho\n");
+        assert_eq!(code, Some(0), "{said}");
+        let cached = rows.iter().map(|row| row["usage"]["cached_tokens"].as_u64().unwrap()).collect::<Vec<_>>();
+        (contents(&rows), cached)
+    };
+    let (private, cached) = run(&["--private"]);
+    assert_eq!(cached[0], 0);
+    let (first, cached) = run(&[]);
+    assert!(cached[0] == 0 && cached[1] > 640 && cached[2] > 640, "{cached:?}");
+    let (second, cached) = run(&[]);
+    assert!(cached.iter().all(|cached| *cached > 640), "{cached:?}");
+    assert_eq!((&first, &second), (&private, &first));
+    // One question finds it too, and `--n`.
+    let args = ["-f", &doc, "which", "--max-tokens", "3", "--n", "2", "--output", "json"];
+    let output = sandbox.run(&path, &args);
+    let object: Value = serde_json::from_str(stdout(&output).lines().next().unwrap()).unwrap();
+    assert!(object["usage"]["cached_tokens"].as_u64().unwrap() > 640, "{object}");
+    let listed = sandbox.qchat().args(["cache", "list"]).output().unwrap();
+    assert!(stdout(&listed).contains("tiny"), "{}", stdout(&listed));
 }
 
 #[test]
@@ -124,6 +227,23 @@ fn what_is_there_already_is_left_out() {
     assert!(shell(&run).status.success());
     assert_eq!(std::fs::read_to_string(sandbox.path("out.jsonl")).unwrap().len(), before);
     refused(&sandbox.run(&model, &["--each", "lines", "--resume", "none.jsonl"]), 2);
+}
+
+#[test]
+fn lines_without_ids_of_their_own_are_not_taken_for_answered() {
+    let sandbox = Sandbox::new();
+    let model = sandbox.script(&["Hello."]);
+    let request = |id: Value| json!({ "custom_id": id, "prompt": "a" }).to_string();
+    let lines = [json!(null), json!("x"), json!(null), json!("x")].map(request).join("\n");
+    let (_, rows, _) = each(&sandbox, &model, &["jsonl"], lines.lines().next().unwrap());
+    assert!(rows[0].get("custom_id").is_none());
+    let done = json!({ "index": 1, "custom_id": "x", "content": "Hello." });
+    sandbox.write("out.jsonl", format!("{}\n{done}\n", rows[0]));
+    let out = sandbox.path("out.jsonl").display().to_string();
+    let (code, rows, _) = each(&sandbox, &model, &["jsonl", "--resume", &out], &lines);
+    // Of the two that call themselves x nobody can tell which one has an answer.
+    assert_eq!((code, contents(&rows)), (Some(1), ["Hello.", "-"].map(str::to_owned).to_vec()));
+    assert_eq!((rows[0]["index"].as_u64(), rows[1]["index"].as_u64()), (Some(2), Some(3)));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::engine::load;
 use super::turns::{answer, ask, scripted, session, settings};
 use crate::common::Sandbox;
+use crate::common::sliding::gemma3;
 use crate::common::tiny::Tiny;
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ fn share(turns: usize, tokens: usize) -> Share {
 }
 
 fn run(model: &Arc<dyn Model>, turns: usize, tokens: usize, queue: &mut Queue) {
-    answer_many(model, share(turns, tokens), &Interrupt::default(), queue).unwrap();
+    answer_many(model, share(turns, tokens), &Interrupt::default(), None, queue).unwrap();
 }
 
 /// Prompts of which some share their beginnings, with settings of their own.
@@ -89,6 +90,26 @@ fn each_answer_is_the_one_it_would_get_alone() {
         // The document is read once, and once more at most where two began before it was.
         assert!(all > 5900 && (turns == 1 || read < 1300), "{turns} {drafts}: {read} of {all}");
     }
+}
+
+#[test]
+fn what_is_longer_than_a_sliding_window_is_shared_too() {
+    let model = load(&Sandbox::new(), &Tiny { says: |id| (32..127).contains(&id), ..gemma3(64) });
+    let document = "A document that many ask about. ".repeat(12);
+    let prompt = |number: usize| -> Vec<Token> {
+        format!("{document}{number}?").bytes().map(|byte| Token(i32::from(byte))).collect()
+    };
+    let asked: Vec<_> = (0..9).map(|number| (prompt(number), settings(0.0, Some(20 + number)))).collect();
+    let mut queue = Queue { left: asked.clone().into(), ..Queue::default() };
+    run(&model, 4, 512, &mut queue);
+    let mut parted = 0;
+    for (number, (prompt, settings)) in asked.into_iter().enumerate() {
+        let alone = answer(&mut session(Arc::clone(&model), None, 1024), &prompt, settings);
+        let together = queue.done[&number].as_ref().unwrap();
+        parted += usize::from(together.content != alone.content);
+        assert!(number == 0 || together.cached_tokens > 300, "{number}: {}", together.cached_tokens);
+    }
+    assert!(parted <= 1, "{parted}");
 }
 
 #[test]
@@ -137,7 +158,7 @@ fn an_interrupt_hands_back_whole_answers_only() {
         std::thread::sleep(std::time::Duration::from_millis(400));
         stop.set();
     });
-    answer_many(&model, share(3, 512), &interrupt, &mut queue).unwrap();
+    answer_many(&model, share(3, 512), &interrupt, None, &mut queue).unwrap();
     assert_eq!(queue.order, [0]);
 }
 

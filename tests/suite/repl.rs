@@ -83,7 +83,7 @@ fn commands_say_what_they_did() {
     pty.ends_with(&[
         ">>> /show",
         "model             model",
-        "drafts            n-grams draft where that pays; there is no draft model that fits",
+        "drafts            n-grams draft where that pays; no draft model fits",
         "chat              talk",
         "context           4096 of at most 4096 tokens, 25 used",
         "temperature       0",

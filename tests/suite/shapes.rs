@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::outcome::{answered, refused};
-use crate::common::tiny::Tiny;
+use crate::common::tiny::{Kind, Tiny};
 use crate::common::{Sandbox, stderr, stdout, with_stdin};
 
 /// A model that says anything, with llama.cpp's grammars.
@@ -32,13 +32,102 @@ fn an_answer_is_of_its_shape() {
         let said = said(&["--choice", "yes", "--choice", "no\tway \"so\""]);
         assert!(["yes\n", "no\tway \"so\"\n"].contains(&said.as_str()), "{said:?}");
     }
-    let said = sandbox.run(&model, &["hi", "--grammar", &digits, "--max-tokens", "40"]);
-    if said.status.success() {
-        let text = stdout(&said);
-        let (digits, letters) = text.trim_end().split_once('-').unwrap();
-        assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{text}");
-        assert!(letters.bytes().all(|b| (b'a'..=b'f').contains(&b)), "{text}");
+    let text = answered(&sandbox.run(&model, &["hi", "--grammar", &digits, "--temp", "1", "--seed", "1"]));
+    let (digits, letters) = text.trim_end().split_once('-').unwrap();
+    assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{text}");
+    assert!(!letters.is_empty() && letters.bytes().all(|b| (b'a'..=b'f').contains(&b)), "{text}");
+}
+
+#[test]
+fn what_was_cut_where_it_could_have_gone_on_is_no_answer() {
+    let sandbox = Sandbox::new();
+    let model = tiny(&sandbox);
+    let run = |args: &[&str]| sandbox.run(&model, &[&["hi", "--temp", "1"], args].concat());
+    let cut = run(&["--choice", "no", "--choice", "none", "--max-tokens", "2"]);
+    assert_eq!((cut.status.code(), stdout(&cut).as_str()), (Some(1), ""), "{}", stderr(&cut));
+    assert!(stderr(&cut).contains("was cut after 2 tokens, before it was whole: no"), "{}", stderr(&cut));
+    assert_eq!(answered(&run(&["--choice", "no", "--choice", "yes", "--prefill", "n", "--max-tokens", "1"])), "no\n");
+    // Behind a value only white space may come: that is not waited for.
+    let value = ["--schema", "{\"const\": {\"a\": 1}}", "--max-tokens", "60", "--output", "json"];
+    let object: Value = serde_json::from_str(&answered(&run(&value))).unwrap();
+    assert_eq!((object["finish_reason"].as_str(), object["complete"].as_bool()), (Some("stop"), Some(true)));
+    assert!(object["content"].as_str().unwrap().ends_with('}'), "{object}");
+}
+
+#[test]
+fn several_answers_say_which_are_not_whole() {
+    let sandbox = Sandbox::new();
+    let model = tiny(&sandbox);
+    let args = ["hi", "--n", "3", "--schema", SCHEMA, "--max-tokens", "5", "--temp", "1"];
+    let output = sandbox.run(&model, &args);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    assert!(stderr(&output).contains("before it was whole: {"), "{}", stderr(&output));
+    let output = sandbox.run(&model, &[&args[..], &["--output", "json"]].concat());
+    let objects: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((output.status.code(), objects.len()), (Some(1), 3));
+    assert!(objects.iter().all(|object| object["complete"] == false), "{objects:?}");
+    // By how much a prompt is too long is said as for one answer, and a context is as long as was asked.
+    let model = sandbox.script_with(&["x".repeat(400).as_str()], json!({ "context": 4096 }));
+    let long = "a".repeat(300);
+    let refusal = refused(&sandbox.run(&model, &[&long, "--n", "2", "--ctx", "256"]), 4);
+    assert!(refusal.contains("64 too many"), "{refusal}");
+    let output = sandbox.run(&model, &["hi", "--n", "2", "--ctx", "100"]);
+    // 21 of the 100 are the prompt's; the last token needs no place.
+    assert_eq!(answered(&output), format!("{0}\n---\n{0}\n", "x".repeat(80)));
+    assert!(stderr(&output).contains("answer 2 was cut at the end of its context"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_beginning_stands_behind_thoughts_that_the_template_opens() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("thinks.gguf");
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+        <|im_start|>assistant\n<think>\n";
+    Tiny { template: Some(template.into()), ..Tiny::default() }.write(&path).unwrap();
+    let prompt = |args: &[&str]| answered(&sandbox.run(&path, &[&["hi", "--print-prompt"], args].concat()));
+    assert!(prompt(&[]).contains("assistant\n<think>\n["), "{}", prompt(&[]));
+    assert!(
+        prompt(&["--prefill", "Sure"]).contains("<think>\n</think>\n\nSure\n["),
+        "{}",
+        prompt(&["--prefill", "Sure"])
+    );
+    // A text of a token is that text, in a beginning as in a message.
+    let template = qchat::chat::named("qwen3").map(str::to_owned);
+    let mut model = Tiny { template, ..Tiny::default() };
+    model.specials.push(("</think>".into(), Kind::UserDefined));
+    model.write(&path).unwrap();
+    let end = model.special("</think>");
+    assert!(
+        !prompt(&["--prefill", "a</think>b"]).contains(&format!(" {end},")),
+        "{}",
+        prompt(&["--prefill", "a</think>b"])
+    );
+}
+
+#[test]
+fn a_pipe_gets_lines_and_chunks() {
+    let sandbox = Sandbox::new();
+    let model =
+        sandbox.script_with(&[&format!("{}\nend", "word ".repeat(60))], json!({ "row_ms": 1, "context": 4096 }));
+    // Each datagram is one write.
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let mut command = sandbox.qchat();
+    command.arg("run").arg(&model).args(["hi", "--draft", "off"]);
+    let mut child = command.stdout(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
+    drop(command);
+    let mut writes = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    ours.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    while let Ok(bytes @ 1..) = ours.recv(&mut buffer) {
+        writes.push(String::from_utf8(buffer[..bytes].to_vec()).unwrap());
+        if writes.concat().ends_with("end\n") {
+            break;
+        }
     }
+    assert!(child.wait().unwrap().success());
+    assert_eq!(writes.concat(), format!("{}\nend\n", "word ".repeat(60)));
+    // The first token at once; 300 tokens take less than a second here, so not one write each.
+    assert!(writes[0] == "w" && writes.len() < 60, "{}: {:?}", writes.len(), &writes[..3]);
 }
 
 #[test]

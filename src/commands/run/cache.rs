@@ -63,17 +63,39 @@ impl Loader<'_> {
     /// Saves what was read for an answer that has been shown, and says what the prefix cache had to say.
     pub(super) fn save(&self, loaded: &mut Loaded, answer: &Answer, when: When) {
         let Some(caching) = &mut loaded.caching else { return };
-        caching.identify(self, answer, when);
+        let by = answer.speculation.iter().flat_map(|own| &own.by_drafter);
+        let drafted = by.into_iter().any(|(source, stats)| *source == Source::Model && stats.rounds > 0);
+        caching.identify(self, drafted, when);
         let saved = loaded.speaker.session_mut().save(answer);
-        if when == When::AtOnce {
-            caching.store.flush();
-        }
         if saved.tokens > 0 {
             let ms = saved.time.as_secs_f64() * 1e3;
             self.terminal.detail(&format!("prefix cache: saved {} tokens ({ms:.1} ms)", saved.tokens));
         }
-        if let Some(trouble) = caching.store.take_trouble() {
-            self.terminal.warn(&trouble);
+        caching.end(self, when);
+    }
+}
+
+/// The prefix cache where many answers share a context and save what they share themselves.
+pub(super) struct Shelf {
+    caching: Option<Caching>,
+    pub(super) cached: Option<Cached>,
+}
+
+impl Shelf {
+    /// Takes it from a model that answers nothing by itself any more.
+    pub(super) fn of(loader: &Loader, loaded: &mut Loaded) -> Self {
+        let mut caching = loaded.caching.take();
+        if let Some(caching) = &mut caching {
+            caching.identify(loader, false, When::Later);
+        }
+        Self { caching, cached: loaded.speaker.session_mut().take_cached() }
+    }
+
+    /// Waits until all is on disk.
+    pub(super) fn close(self, loader: &Loader) {
+        if let Some(mut caching) = self.caching {
+            caching.identify(loader, false, When::AtOnce);
+            caching.end(loader, When::AtOnce);
         }
     }
 }
@@ -94,12 +116,10 @@ impl Caching {
     }
 
     /// Finds out whose files these are: the draft's only once it has drafted, since its files are read for that.
-    fn identify(&mut self, loader: &Loader, answer: &Answer, when: When) {
+    fn identify(&mut self, loader: &Loader, drafted: bool, when: When) {
         if self.finding.as_ref().is_some_and(|finding| finding.is_finished() || when == When::AtOnce) {
             let _ = self.finding.take().map(JoinHandle::join);
         }
-        let by = answer.speculation.iter().flat_map(|own| &own.by_drafter);
-        let drafted = by.into_iter().any(|(source, stats)| *source == Source::Model && stats.rounds > 0);
         let owners = [&self.target].into_iter().chain(self.draft.as_ref().filter(|_| drafted));
         let unknown: Vec<_> = owners.filter(|own| own.content.get().is_none()).cloned().collect();
         if unknown.is_empty() || self.finding.is_some() {
@@ -110,6 +130,15 @@ impl Caching {
         match when {
             When::AtOnce => find(),
             When::Later => self.finding = Some(std::thread::spawn(find)),
+        }
+    }
+    /// Says what the prefix cache had to say, at once only when all is on disk.
+    fn end(&self, loader: &Loader, when: When) {
+        if when == When::AtOnce {
+            self.store.flush();
+        }
+        if let Some(trouble) = self.store.take_trouble() {
+            loader.terminal.warn(&trouble);
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::chat::THINKING;
 use crate::cli::{DrafterKind, Visibility};
 use crate::commands::{not_loaded, tuning};
 use crate::engine::llama::LoadSettings;
-use crate::engine::{self, KvLayout, KvType};
+use crate::engine::{self, Grammar, KvLayout, KvType};
 use crate::error::Result;
-use crate::generate::{Keep, Limits, Speaker, TemplateFrom};
+use crate::generate::{Keep, Limits, Reasoning, Speaker, TemplateFrom, TurnSettings};
 use crate::interrupt::Interrupt;
 use crate::measure::tune::Task;
 use crate::models::fetch::{Fetcher, Only};
@@ -112,7 +112,11 @@ impl Loader<'_> {
         let cached = self.cached(&resolved);
         // Vocabularies are compared while the target loads.
         let (model, draft) = std::thread::scope(|scope| {
-            let draft = scope.spawn(|| self.draft_for(&resolved, wish, first_context, free));
+            let draft = scope.spawn(|| match purpose {
+                // A draft model would need a context for each turn.
+                Purpose::Many => Ok(None),
+                Purpose::Once { .. } | Purpose::Talk => self.draft_for(&resolved, wish, first_context, free),
+            });
             let model = engine::open(&resolved.file, &way.load, &mut go_on);
             (model, draft.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
@@ -142,6 +146,9 @@ impl Loader<'_> {
             if !speaker.looks_at(name) {
                 self.terminal.warn(&format!("the chat template does not look at '{name}'"));
             }
+        }
+        if let (Purpose::Many, DraftWish::Named(name)) = (purpose, wish) {
+            self.terminal.warn(&format!("{name} does not draft for several answers at once: only n-grams do"));
         }
         let (preload, keep) = match purpose {
             Purpose::Talk => (Preload::Now, Keep::All),
@@ -255,6 +262,26 @@ impl Loaded {
     pub(super) fn own_file(&self) -> Option<String> {
         let file = self.entry.is_none().then(|| std::path::absolute(&self.resolved.file).ok()).flatten()?;
         file.into_os_string().into_string().ok()
+    }
+
+    /// What an answer is made with where nothing else is asked.
+    pub(super) fn turn(
+        &self,
+        settings: &Settings,
+        reasoning: Reasoning,
+        grammar: Option<Box<dyn Grammar>>,
+    ) -> TurnSettings {
+        TurnSettings {
+            sampling: settings.sampling.for_model(self.entry.as_ref()),
+            stops: settings.stops.clone(),
+            max_tokens: settings.max_tokens,
+            reasoning,
+            thoughts: settings.reasoning_budget.map(|tokens| self.speaker.thought_limit(tokens)),
+            boundaries: Vec::new(),
+            grammar,
+            prefill: settings.prefill.clone().unwrap_or_default(),
+            logprobs: settings.logprobs,
+        }
     }
 
     /// The system prompt: typed, else the entry's, else the configured one.

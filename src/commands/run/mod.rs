@@ -2,6 +2,7 @@
 
 mod cache;
 mod draft;
+mod each;
 mod load;
 mod many;
 mod once;
@@ -78,16 +79,16 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
             || settings.shape.is_some()
             || settings.prefill.is_some()
             || settings.print_prompt
+            || settings.logprobs.is_some()
             || settings.copies > 1;
         if wants_one {
-            let message =
-                "--output, --json, --schema, --grammar, --choice, --prefill, --n and --print-prompt are for one prompt";
+            let message = "--output, --json, --schema, --grammar, --choice, --prefill, --n, --logprobs and --print-prompt are for one prompt";
             return Err(Error::usage(message).hint("give a prompt, or pipe one in"));
         }
         return talk::run(&loader, &target, opened);
     }
     if let Some(format) = settings.each {
-        return many::each(&loader, &target, format);
+        return each::each(&loader, &target, format);
     }
     if let Some(path) = &settings.messages {
         let talk = conversation(path, &terminal, &interrupt)?;

@@ -12,7 +12,6 @@ use crate::engine::Token;
 use crate::error::{Error, Kind, Result};
 use crate::generate::{Answer, Finish, Reasoning, TurnSettings};
 use crate::models::Target;
-use crate::settings::Settings;
 use crate::ui::answer::{AnswerSink, Form};
 use crate::ui::output;
 
@@ -36,14 +35,15 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: Prompt) -> Result<Ex
     if settings.logprobs.is_some() && settings.output == OutputFormat::Text {
         return Err(Error::usage("--logprobs go into JSON").hint("add --output json"));
     }
-    let mut loaded = loader.load(target, 0, Purpose::Once { bytes: prompt.bytes() }, &settings.draft)?;
+    let purpose = if settings.copies > 1 { Purpose::Many } else { Purpose::Once { bytes: prompt.bytes() } };
+    let mut loaded = loader.load(target, 0, purpose, &settings.draft)?;
     let (tokens, turn) = turn(loader, &loaded, prompt)?;
     if settings.print_prompt {
-        return print_prompt(&loaded, &tokens, settings);
+        return print_prompt(loader, &loaded, &tokens);
     }
     loader.terminal.detail(&format!("{} prompt tokens, seed {}", tokens.len(), turn.sampling.seed));
     if settings.copies > 1 {
-        return Copies::answer(loader, &loaded, tokens, turn);
+        return Copies::answer(loader, &mut loaded, tokens, turn);
     }
     answer(loader, &mut loaded, tokens, turn)
 }
@@ -51,45 +51,32 @@ pub(super) fn run(loader: &Loader, target: &Target, prompt: Prompt) -> Result<Ex
 /// The prompt's tokens, and what its answer is made with.
 fn turn(loader: &Loader, loaded: &Loaded, prompt: Prompt) -> Result<(Vec<Token>, TurnSettings)> {
     let (settings, speaker) = (loader.settings, &loaded.speaker);
-    let base_model = speaker.template_from().is_none();
-    let (mut tokens, reasoning, boundaries) = match prompt {
-        Prompt::Text(text) if settings.raw || base_model => (speaker.plain_prompt(&text), Reasoning::Off, Vec::new()),
+    let system = || loaded.system(settings).filter(|_| speaker.template_from().is_some());
+    let talk = |text: String| {
+        let mut talk = Conversation::new(system());
+        talk.push(Message::new(Role::User, text));
+        talk
+    };
+    let (talk, other) = match prompt {
         Prompt::Text(text) => {
-            let talk = |said: String| {
-                let mut talk = Conversation::new(loaded.system(settings));
-                talk.push(Message::new(Role::User, said));
-                talk
-            };
             // Another question about the same document, or another one without any.
             let question = settings.prompt.as_deref();
             let document = question.and_then(|question| text.strip_suffix(question)).unwrap_or_default();
             let other = talk(format!("{document}\u{1}"));
-            let (tokens, reasoning) = speaker.prompt(&talk(text))?;
-            let boundaries = speaker.boundaries(&tokens, || other);
-            (tokens, reasoning, boundaries)
+            (talk(text), Some(other))
         }
         Prompt::Talk(mut talk) => {
-            talk.system = talk.system.or_else(|| loaded.system(settings));
-            let (tokens, reasoning) = speaker.prompt(&talk)?;
-            (tokens, reasoning, Vec::new())
+            talk.system = talk.system.or_else(system);
+            (talk, None)
         }
     };
-    let prefill = settings.prefill.clone().unwrap_or_default();
-    tokens.extend(speaker.session().model().vocab().tokenize(&prefill));
+    let (mut tokens, reasoning) = speaker.read(&talk)?;
+    let boundaries = other.map_or_else(Vec::new, |other| speaker.boundaries(&tokens, &other));
     let model = speaker.session().model();
     let grammar =
         settings.shape.as_ref().map(|own| shape::grammar(own, model.as_ref(), &loader.terminal)).transpose()?;
-    let turn = TurnSettings {
-        sampling: settings.sampling.for_model(loaded.entry.as_ref()),
-        stops: settings.stops.clone(),
-        max_tokens: settings.max_tokens,
-        reasoning,
-        thoughts: settings.reasoning_budget.map(|tokens| speaker.thought_limit(tokens)),
-        boundaries,
-        grammar,
-        prefill,
-        logprobs: settings.logprobs,
-    };
+    let turn = TurnSettings { boundaries, ..loaded.turn(settings, reasoning, grammar) };
+    speaker.begin_answer(&mut tokens, reasoning, &turn.prefill);
     Ok((tokens, turn))
 }
 
@@ -165,7 +152,7 @@ pub(super) fn incomplete(answer: &Answer, says_it: bool) -> Error {
 }
 
 /// What the model would read.
-fn print_prompt(loaded: &Loaded, tokens: &[Token], settings: &Settings) -> Result<ExitCode> {
+fn print_prompt(loader: &Loader, loaded: &Loaded, tokens: &[Token]) -> Result<ExitCode> {
     let vocab = loaded.speaker.session().model().vocab();
     let mut bytes = Vec::new();
     for token in tokens {
@@ -176,10 +163,11 @@ fn print_prompt(loaded: &Loaded, tokens: &[Token], settings: &Settings) -> Resul
     }
     let text = String::from_utf8_lossy(&bytes);
     let ids: Vec<i32> = tokens.iter().map(|token| token.0).collect();
-    let said = match settings.output {
+    let said = match loader.settings.output {
         OutputFormat::Text => format!("{text}\n{ids:?}\n"),
         _ => format!("{}\n", output::json_line(&serde_json::json!({ "prompt": text, "tokens": ids }))),
     };
-    output::print(&said)?;
+    // A file, or the model's template, may bring what a terminal would obey.
+    output::print_clean(&loader.terminal, &said)?;
     Ok(ExitCode::SUCCESS)
 }

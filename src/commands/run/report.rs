@@ -145,6 +145,7 @@ pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: 
         "content": answer.content,
         "reasoning": if with_reasoning && !answer.reasoning.is_empty() { json!(answer.reasoning) } else { Value::Null },
         "finish_reason": answer.finish,
+        "complete": answer.is_complete,
         "seed": seed,
         "usage": {
             "prompt_tokens": answer.prompt_tokens,

@@ -17,12 +17,21 @@ pub(super) fn grammar(shape: &Shape, model: &dyn Model, terminal: &Terminal) -> 
         Shape::Schema(value) => (checked(value, terminal)?, "the schema"),
         Shape::Grammar { source, name } => (source.clone(), name.as_str()),
         Shape::Choices(choices) => {
-            let literal = |text: &String| serde_json::Value::from(text.as_str()).to_string();
-            let texts: Vec<String> = choices.iter().map(literal).collect();
+            let texts: Vec<String> = choices.iter().map(|text| literal(text)).collect();
             (format!("root ::= {}", texts.join(" | ")), "--choice")
         }
     };
     model.grammar(&gbnf).map_err(|error| wrong(name, &error))
+}
+
+/// A text as GBNF writes it.
+fn literal(text: &str) -> String {
+    let character = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\U{:08X}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(character).collect::<String>())
 }
 
 /// The grammar of a schema that llama.cpp can keep; what it cannot is an error, what it would not is said.

@@ -188,7 +188,7 @@ impl LlamaContext {
 
     /// Whether a position that the token behind `from` would attend to is not there any more. llama.cpp promises no holes
     /// between the first position that it has and the last.
-    fn window_has_holes(&self, seq: Seq, from: usize) -> bool {
+    pub(super) fn window_has_holes(&self, seq: Seq, from: usize) -> bool {
         let Some(window) = window(&self.weights) else { return false };
         let first = self.raw.kv_cache_seq_pos_min(seq as i32).max(0) as usize;
         first > 0 && first + window > from

@@ -38,7 +38,7 @@ pub(super) struct Odd {
     /// Pieces that are not UTF-8 by themselves.
     broken: Vec<(Token, Vec<u8>)>,
     /// A token for each byte that a piece can begin with; none where a byte has no token of its own.
-    bytes: Vec<Token>,
+    bytes: Vec<(Token, u8)>,
 }
 
 impl Odd {
@@ -64,11 +64,14 @@ impl Odd {
             }
         }
         if begins.iter().zip(&alone).all(|(begins, alone)| !begins || alone.is_some()) {
-            this.bytes = alone.into_iter().flatten().collect();
+            this.bytes = alone.into_iter().zip(0..=u8::MAX).filter_map(|(token, byte)| Some((token?, byte))).collect();
         }
         this
     }
 }
+
+/// White space that is tried, to see whether anything else may follow it.
+const SPACES: usize = 3;
 
 /// The rule that the grammar begins with: sentence-piece puts a space before the first word, which is not shown.
 const SPACED: &str = "qchat-spaced-root";
@@ -103,6 +106,36 @@ impl LlamaGrammar {
             Ok(_) => Some(Vec::new()),
             Err(error) if error.error_len().is_none() => Some(whole[error.valid_up_to()..].to_vec()),
             Err(_) => None,
+        }
+    }
+
+    /// Whether nothing but white space may follow, as far as `depth` characters of it tell. The converter allows some behind
+    /// every JSON value.
+    fn ends_in_space(&mut self, depth: usize) -> bool {
+        let bytes = self.odd().bytes.clone();
+        self.all.data.clear();
+        self.all.data.extend(bytes.iter().map(|(token, _)| LlamaTokenData::new(LlamaToken(token.0), 0.0, 0.0)));
+        self.all.apply_sampler(&mut self.sampler);
+        let allowed =
+            |(own, candidate): (&(Token, u8), &LlamaTokenData)| (candidate.logit() > f32::NEG_INFINITY).then_some(*own);
+        let allowed: Vec<_> = bytes.iter().zip(&self.all.data).filter_map(allowed).collect();
+        let after = |token: Token| {
+            let mut next = self.copy();
+            next.accept(token).is_ok() && next.ends_in_space(depth - 1)
+        };
+        !bytes.is_empty()
+            && allowed.iter().all(|(token, byte)| byte.is_ascii_whitespace() && (depth == 0 || after(*token)))
+    }
+
+    fn copy(&self) -> Self {
+        let array = || LlamaTokenDataArray::new(Vec::new(), false);
+        Self {
+            sampler: self.sampler.clone(),
+            vocab: Arc::clone(&self.vocab),
+            pending: self.pending.clone(),
+            lost: self.lost,
+            one: array(),
+            all: array(),
         }
     }
 
@@ -178,30 +211,11 @@ impl Grammar for LlamaGrammar {
     }
 
     fn is_over(&mut self) -> bool {
-        if !self.is_complete() {
-            return false;
-        }
-        let bytes = self.odd().bytes.iter();
-        let candidates: Vec<_> = bytes.map(|token| LlamaTokenData::new(LlamaToken(token.0), 0.0, 0.0)).collect();
-        if candidates.is_empty() {
-            return false;
-        }
-        self.all.data.clear();
-        self.all.data.extend(candidates);
-        self.all.apply_sampler(&mut self.sampler);
-        self.all.data.iter().all(|candidate| candidate.logit() <= f32::NEG_INFINITY)
+        self.is_complete() && self.ends_in_space(SPACES)
     }
 
     fn fork(&self) -> Box<dyn Grammar> {
-        let array = || LlamaTokenDataArray::new(Vec::new(), false);
-        Box::new(Self {
-            sampler: self.sampler.clone(),
-            vocab: Arc::clone(&self.vocab),
-            pending: self.pending.clone(),
-            lost: self.lost,
-            one: array(),
-            all: array(),
-        })
+        Box::new(self.copy())
     }
 }
 

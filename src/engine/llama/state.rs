@@ -10,7 +10,12 @@ use crate::engine::{Context, EngineError, Save, Seq, Token};
 
 impl LlamaContext {
     pub(super) fn copy_range(&mut self, from: Seq, to: Seq, range: Range<usize>) -> Result<(), EngineError> {
-        self.check_range(from, &range)?;
+        let held = self.held[from as usize].len();
+        let whole = self.saves_whole() && range != (0..held);
+        // All that the sequence has is copied, so that a window's length is no limit.
+        if range.is_empty() || range.end > held || whole || self.window_has_holes(from, range.end) {
+            return Err(EngineError::Failed(format!("cannot copy positions {range:?} of {held}")));
+        }
         let held = self.held[to as usize].len();
         if held != range.start {
             return Err(EngineError::Gap { seq: to, pos: range.start, held });

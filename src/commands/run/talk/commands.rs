@@ -273,7 +273,7 @@ impl Talk<'_> {
             "top_p" => self.sampling.typed.top_p = Some(number(0.0, 1.0)?),
             "min_p" => self.sampling.typed.min_p = Some(number(0.0, 1.0)?),
             "repeat_penalty" => self.sampling.typed.repeat_penalty = Some(number(0.1, 10.0)?),
-            "top_k" => self.sampling.typed.top_k = Some(whole()? as usize),
+            "top_k" => self.sampling.typed.top_k = Some(whole().and_then(|k| number(0.0, 1e6).map(|_| k))? as usize),
             "seed" => self.sampling.seed = whole()?,
             "max_tokens" => self.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
             "context" => {

@@ -58,8 +58,8 @@ impl Talk<'_> {
             (_, Some(model)) if ngrams => format!("{model} drafts where that pays, and n-grams do"),
             (_, Some(model)) => format!("{model} drafts where that pays"),
             (_, None) if !may(DrafterKind::Model) => "n-grams draft where that pays".into(),
-            (_, None) if ngrams => "n-grams draft where that pays; there is no draft model that fits".into(),
-            (_, None) => "nobody drafts: there is no draft model that fits".into(),
+            (_, None) if ngrams => "n-grams draft where that pays; no draft model fits".into(),
+            (_, None) => "nobody drafts: no draft model fits".into(),
         }
     }
 }

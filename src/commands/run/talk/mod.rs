@@ -203,11 +203,11 @@ impl Talk<'_> {
             self.may_happen(Event::Drop { messages: dropped });
         }
         let boundaries = match self.conversation.messages() {
-            [_] => self.loaded.speaker.boundaries(&prompt, || {
+            [_] => {
                 let mut other = Conversation::new(self.conversation.system.clone());
                 other.push(Message::new(Role::User, "\u{1}"));
-                other
-            }),
+                self.loaded.speaker.boundaries(&prompt, &other)
+            }
             // The end of the last answer is saved already.
             _ => Vec::new(),
         };
