@@ -331,6 +331,16 @@ pub trait Context {
     /// # Errors
     /// [`EngineError::CannotTrim`] when the model's state does not allow it; nothing is changed then.
     fn trim(&mut self, seq: Seq, from: usize) -> Result<(), EngineError>;
+    /// The same; forgets all of a sequence that cannot be cut back, to be read again.
+    ///
+    /// # Errors
+    /// Engine failures.
+    fn trim_or_clear(&mut self, seq: Seq, from: usize) -> Result<(), EngineError> {
+        match self.trim(seq, from) {
+            Err(EngineError::CannotTrim { .. }) => self.trim(seq, 0),
+            trimmed => trimmed,
+        }
+    }
     /// Copies the positions `range` of `from` to the end of `to`, which must hold `range.start` tokens.
     ///
     /// # Errors

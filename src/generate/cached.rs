@@ -202,10 +202,7 @@ impl Cached {
         let (bytes, last) = self.load(context, seq, &coming);
         let time = loading.elapsed();
         if context.tokens(seq).len() > plan.tokens {
-            match context.trim(seq, plan.tokens) {
-                Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
-                trimmed => trimmed?,
-            }
+            context.trim_or_clear(seq, plan.tokens)?;
         }
         if let Some(last) = last {
             self.note(state, last.path, last.header, plan.tokens, boundaries);

@@ -120,11 +120,8 @@ pub(super) fn round(
         let held = context.tokens(seq).len() - wanting.len();
         let judged = lane.turn.absorb(wanting.iter().map(|row| context.logits(*row)), lane.sink);
         lane.sink.emitted(judged.emitted);
-        match context.trim(seq, lane.turn.valid(held, judged)) {
-            // All is read again, which the turn asks for by itself.
-            Err(EngineError::CannotTrim { .. }) => context.trim(seq, 0)?,
-            trimmed => trimmed?,
-        }
+        // What is read again then, the turn asks for by itself.
+        context.trim_or_clear(seq, lane.turn.valid(held, judged))?;
         if !prefilling && let Some(speculator) = &mut lane.speculator {
             // What an evaluation costs in which others read their prompts says nothing of drafts.
             let rows = if went.reading == 0 { rows.len() } else { 0 };

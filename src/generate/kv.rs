@@ -163,11 +163,7 @@ impl Kv {
         let Some(context) = &mut self.context else {
             return Ok(Reused::default());
         };
-        match context.trim(SEQ, shared) {
-            // A state that cannot be cut back is read again from the start.
-            Err(EngineError::CannotTrim { .. }) => context.trim(SEQ, 0)?,
-            trimmed => trimmed?,
-        }
+        context.trim_or_clear(SEQ, shared)?;
         let restored = match &mut self.cached {
             Some(cached) => {
                 let end = tokens.len().saturating_sub(1);

@@ -51,7 +51,7 @@ pub trait Requests {
 
 /// A shared beginning of fewer tokens is not waited for.
 const WORTH_WAITING: usize = 8;
-/// A shared beginning of fewer tokens is not kept on disk.
+/// A shared beginning of fewer tokens is not kept on disk, nor as a whole state.
 const WORTH_KEEPING: usize = 64;
 
 /// A turn in its sequence.
@@ -105,9 +105,9 @@ pub fn answer_many(
         cancel: interrupt.flag(),
     };
     let mut context = Arc::clone(model).context(&settings).map_err(failed)?;
-    let mut shelf = Shelf { cached: cached.filter(|_| model.save() != Save::Whole), kept: 0 };
-    let done = answer_in(context.as_mut(), model, share, interrupt, &mut shelf, requests);
-    if let Some(cached) = shelf.cached {
+    let mut beginnings = Beginnings { cached, kept: 0, state: None, mark: None };
+    let done = answer_in(context.as_mut(), model, share, interrupt, &mut beginnings, requests);
+    if let Some(cached) = beginnings.cached {
         cached.keep_about(model.as_ref(), context.n_ctx());
     }
     done
@@ -118,7 +118,7 @@ fn answer_in(
     model: &Arc<dyn Model>,
     share: Share,
     interrupt: &Interrupt,
-    shelf: &mut Shelf,
+    beginnings: &mut Beginnings,
     requests: &mut dyn Requests,
 ) -> Result<()> {
     let mut slots: Vec<Option<Slot>> = (0..share.turns).map(|_| None).collect();
@@ -139,12 +139,13 @@ fn answer_in(
                 Next::Request(number, request) => {
                     if let Some(error) = unfit(&request, share) {
                         requests.done(number, Err(error));
-                    } else if waits(context, &slots, &request.prompt) {
+                    } else if beginnings.wait(context, &mut slots, &request.prompt) {
                         pending = Some((number, request));
                         break;
                     } else {
-                        let seq = begin(context, &slots, &request.prompt, free as Seq).map_err(failed)?;
-                        let restored = shelf.begin(model.as_ref(), context, seq, &request.prompt).map_err(failed)?;
+                        let seq = beginnings.share(context, &slots, &request.prompt, free as Seq).map_err(failed)?;
+                        let restored =
+                            beginnings.keep(model.as_ref(), context, seq, &request.prompt).map_err(failed)?;
                         let slot = start(model, context, seq, number, *request, share, restored);
                         // One whose beginning does not fit its grammar has ended already.
                         if slot.turn.finished() {
@@ -166,6 +167,7 @@ fn answer_in(
         if interrupt.is_set() {
             return Ok(());
         }
+        beginnings.pass(context);
         for slot in &mut slots {
             if let Some(done) = slot.take_if(|slot| slot.turn.finished()) {
                 done.hand_back(requests);
@@ -174,16 +176,88 @@ fn answer_in(
     }
 }
 
-/// The prefix cache, for what prompts begin with.
-struct Shelf<'a> {
+/// What prompts begin with: read once, copied to each that begins alike, and kept on disk.
+struct Beginnings<'a> {
     cached: Option<&'a mut Cached>,
-    /// The longest beginning that was given to it.
+    /// The longest one that was given to the prefix cache.
     kept: usize,
+    /// For models of which only whole states can be copied: the last one that prompts shared.
+    state: Option<(Vec<Token>, Vec<u8>)>,
+    /// Where the next such state can be had: a sequence, when it holds exactly so many tokens.
+    mark: Option<(Seq, usize)>,
 }
 
-impl Shelf<'_> {
-    /// Keeps what the prompt, whose beginning `seq` holds, shares with others; loads what it begins with beyond that.
-    fn begin(
+impl Beginnings<'_> {
+    /// Whether another turn is about to read more of what `prompt` begins with than there is to copy now.
+    fn wait(&mut self, context: &dyn Context, slots: &mut [Option<Slot>], prompt: &[Token]) -> bool {
+        let most = &prompt[..prompt.len() - 1];
+        let whole = context.capabilities().save == Save::Whole;
+        let now = if whole {
+            self.state.as_ref().map_or(0, |(tokens, _)| if most.starts_with(tokens) { tokens.len() } else { 0 })
+        } else {
+            (0..slots.len()).map(|seq| shared(context.tokens(seq as Seq), most)).max().unwrap_or(0)
+        };
+        let worth = now + if whole { WORTH_KEEPING } else { WORTH_WAITING };
+        for turn in slots.iter_mut().flatten().map(|slot| &mut slot.turn).filter(|turn| turn.emitted() == 0) {
+            let (seq, len) = (turn.seq(), shared(&turn.tokens()[..turn.prompt_len()], most));
+            if len < worth || whole && context.tokens(seq).len() >= len {
+                continue;
+            }
+            if whole {
+                turn.stop_at(vec![len]);
+                self.mark = Some((seq, len));
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Takes the state that is waited for, when it is there.
+    fn pass(&mut self, context: &mut dyn Context) {
+        if let Some((seq, len)) = self.mark.take_if(|(seq, len)| context.tokens(*seq).len() >= *len)
+            && let Ok(state) = context.save(seq, 0..len)
+        {
+            self.state = Some((context.tokens(seq).to_vec(), state));
+        }
+    }
+
+    /// Puts what is known of the prompt's beginning into a free sequence: one that has it, or a copy of one that does.
+    /// Answers which.
+    fn share(
+        &self,
+        context: &mut dyn Context,
+        slots: &[Option<Slot>],
+        prompt: &[Token],
+        free: Seq,
+    ) -> Result<Seq, EngineError> {
+        let most = &prompt[..prompt.len() - 1];
+        if context.capabilities().save == Save::Whole {
+            context.trim(free, 0)?;
+            if let Some((tokens, state)) = self.state.as_ref().filter(|(tokens, _)| most.starts_with(tokens))
+                && context.load(free, state, tokens).is_err()
+            {
+                context.trim(free, 0)?;
+            }
+            return Ok(free);
+        }
+        let known = |context: &dyn Context, seq: usize| shared(context.tokens(seq as Seq), most);
+        let best = (0..slots.len()).max_by_key(|seq| (known(context, *seq), slots[*seq].is_none()));
+        let best = best.unwrap_or(free as usize);
+        let len = known(context, best);
+        if slots[best].is_none() {
+            context.trim_or_clear(best as Seq, len)?;
+            return Ok(best as Seq);
+        }
+        context.trim(free, 0)?;
+        // What cannot be copied (a window that has moved on) is read again.
+        if len > 0 && context.fork(best as Seq, free, 0..len).is_err() {
+            context.trim(free, 0)?;
+        }
+        Ok(free)
+    }
+
+    /// Keeps on disk what the prompt, whose beginning `seq` holds, shares with others; loads what it begins with beyond that.
+    fn keep(
         &mut self,
         model: &dyn Model,
         context: &mut dyn Context,
@@ -238,45 +312,6 @@ fn unfit(request: &Request, share: Share) -> Option<Error> {
 
 fn shared(one: &[Token], other: &[Token]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
-}
-
-/// Whether another turn is about to read more of what `prompt` begins with than there is to copy now.
-fn waits(context: &dyn Context, slots: &[Option<Slot>], prompt: &[Token]) -> bool {
-    if context.capabilities().save == Save::Whole {
-        return false;
-    }
-    let now = (0..slots.len()).map(|seq| shared(context.tokens(seq as Seq), prompt)).max().unwrap_or(0);
-    slots.iter().flatten().filter(|slot| slot.turn.emitted() == 0).any(|slot| {
-        let own = &slot.turn.tokens()[..slot.turn.prompt_len()];
-        shared(own, &prompt[..prompt.len() - 1]) >= now + WORTH_WAITING
-    })
-}
-
-/// Puts what is known of the prompt's beginning into a free sequence: one that has it, or a copy of one that does. Answers
-/// which.
-fn begin(context: &mut dyn Context, slots: &[Option<Slot>], prompt: &[Token], free: Seq) -> Result<Seq, EngineError> {
-    let most = prompt.len() - 1;
-    let known = |context: &dyn Context, seq: usize| shared(context.tokens(seq as Seq), &prompt[..most]);
-    if context.capabilities().save == Save::Whole {
-        context.trim(free, 0)?;
-        return Ok(free);
-    }
-    let best = (0..slots.len()).max_by_key(|seq| (known(context, *seq), slots[*seq].is_none()));
-    let best = best.unwrap_or(free as usize);
-    let len = known(context, best);
-    if slots[best].is_none() {
-        match context.trim(best as Seq, len) {
-            Err(EngineError::CannotTrim { .. }) => context.trim(best as Seq, 0)?,
-            trimmed => trimmed?,
-        }
-        return Ok(best as Seq);
-    }
-    context.trim(free, 0)?;
-    // What cannot be copied (a window that has moved on) is read again.
-    if len > 0 && context.fork(best as Seq, free, 0..len).is_err() {
-        context.trim(free, 0)?;
-    }
-    Ok(free)
 }
 
 fn start<'v>(

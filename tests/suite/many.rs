@@ -14,6 +14,7 @@ use serde_json::json;
 use super::engine::load;
 use super::turns::{answer, ask, scripted, session, settings};
 use crate::common::Sandbox;
+use crate::common::recurrent::{lfm2, mamba};
 use crate::common::sliding::gemma3;
 use crate::common::tiny::Tiny;
 
@@ -24,6 +25,9 @@ struct Queue {
     given: usize,
     done: BTreeMap<usize, Result<Answer>>,
     order: Vec<usize>,
+    /// Tokens of the first turn, and as many when the last answer but its own was there.
+    long: usize,
+    long_when_last: usize,
 }
 
 impl Requests for Queue {
@@ -35,7 +39,12 @@ impl Requests for Queue {
         Next::Request(self.given - 1, Box::new(Request { prompt, settings, speculator }))
     }
 
+    fn emitted(&mut self, number: usize, tokens: usize) {
+        self.long += if number == 0 { tokens } else { 0 };
+    }
+
     fn done(&mut self, number: usize, answer: Result<Answer>) {
+        self.long_when_last = if number == 0 { self.long_when_last } else { self.long };
         self.order.push(number);
         assert!(self.done.insert(number, answer).is_none());
     }
@@ -125,6 +134,9 @@ fn a_turn_that_ends_is_replaced_at_once() {
     let mut queue = Queue { left: left.into(), ..Queue::default() };
     run(&model, 2, 256, &mut queue);
     assert_eq!(queue.order, [1, 2, 3, 4, 5, 0]);
+    // A prompt of 20 tokens beside a turn that decodes is read in two rounds at most, then come 5 tokens: the long turn
+    // is at its 35th token when all are done, and no later than that where nobody waits.
+    assert!(queue.long_when_last <= 5 * (2 + 5), "{}", queue.long_when_last);
 }
 
 #[test]
@@ -160,6 +172,29 @@ fn an_interrupt_hands_back_whole_answers_only() {
     });
     answer_many(&model, share(3, 512), &interrupt, None, &mut queue).unwrap();
     assert_eq!(queue.order, [0]);
+}
+
+#[test]
+fn whole_states_are_shared_where_prompts_part() {
+    for tiny in [lfm2(), mamba()] {
+        let model = load(&Sandbox::new(), &Tiny { says: |id| (32..127).contains(&id), ..tiny });
+        let document = "A document that many ask about. ".repeat(12);
+        let prompt = |number: usize| -> Vec<Token> {
+            format!("{document}{number}?").bytes().map(|byte| Token(i32::from(byte))).collect()
+        };
+        let asked: Vec<_> = (0..9).map(|number| (prompt(number), settings(0.0, Some(20 + number)))).collect();
+        let mut queue = Queue { left: asked.clone().into(), ..Queue::default() };
+        run(&model, 4, 512, &mut queue);
+        let mut parted = 0;
+        for (number, (prompt, settings)) in asked.into_iter().enumerate() {
+            let alone = answer(&mut session(Arc::clone(&model), None, 1024), &prompt, settings);
+            let together = queue.done[&number].as_ref().unwrap();
+            parted += usize::from(together.content != alone.content);
+            // All of it is one state, where the second prompt parted from the first.
+            assert_eq!(together.cached_tokens, if number == 0 { 0 } else { document.len() }, "{number}");
+        }
+        assert!(parted <= 1, "{parted}");
+    }
 }
 
 #[test]
