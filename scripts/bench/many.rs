@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use qchat::chat::{Conversation, Message, Role};
-use qchat::engine::llama::{LoadSettings, schema_to_gbnf};
-use qchat::engine::{ContextSettings, Model, Row, Token};
+use qchat::engine::llama::LoadSettings;
+use qchat::engine::{ContextSettings, Model, Row, Rules, Token};
 use qchat::error::Result;
 use qchat::generate::{
     Answer, Limits, Next, Part, Reasoning, Request, Requests, Share, Sink, SinkClosed, Speaker, TurnSettings,
@@ -230,14 +230,16 @@ fn grammar(mut speaker: Speaker, model: &Arc<dyn Model>, pairs: usize) {
         _ => json!({ "type": "string", "maxLength": 40 }),
     };
     let fields: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), kind(name))).collect();
-    let gbnf =
-        schema_to_gbnf(&json!({ "type": "object", "properties": fields, "required": names })).expect("a grammar");
+    let rules = Rules::Schema(json!({ "type": "object", "properties": fields, "required": names }));
+    let began = Instant::now();
+    let own = model.grammar(&rules).expect("a grammar").0;
+    println!("compiled in {:.0} ms", began.elapsed().as_secs_f64() * 1e3);
     let asked = "Invent a person. Answer with a JSON object that has exactly these fields: name, age, email, city, country, \
         job, company, score, active, tags (a list of short texts).";
     let prompt = prompt(&speaker, asked);
     let mut ratios = Vec::new();
     for pair in 0..pairs {
-        let kept = TurnSettings { grammar: Some(model.grammar(&gbnf).expect("a grammar")), ..settings(400) };
+        let kept = TurnSettings { grammar: Some(own.clone()), ..settings(400) };
         let first = speaker.answer(prompt.clone(), kept.clone(), &mut Silent).expect("an answer");
         assert!(
             first.is_complete && serde_json::from_str::<serde_json::Value>(&first.content).is_ok(),

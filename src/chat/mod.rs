@@ -6,7 +6,6 @@ mod export;
 mod filters;
 mod messages;
 mod named;
-pub mod schema;
 mod store;
 mod template;
 

@@ -8,6 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use grammar::{Grammar, GrammarError, Grammars, Rules};
+
+pub mod grammar;
 pub mod llama;
 #[cfg(feature = "scripted")]
 pub mod scripted;
@@ -153,58 +156,13 @@ pub enum EngineError {
     Failed(String),
 }
 
-/// Why something is not a grammar.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{}{cause}", place.map(|place| format!("{place}: ")).unwrap_or_default())]
-pub struct GrammarError {
-    pub place: Option<Place>,
-    pub cause: String,
-}
-
-/// A place in a text, counted from 1 in lines and characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub line: usize,
-    pub column: usize,
-}
-
-impl Place {
-    /// The place of a byte.
-    pub fn of(text: &str, at: usize) -> Self {
-        let before = &text[..at];
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Self { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
-
-/// A grammar and the text so far: what may come next.
-pub trait Grammar: std::fmt::Debug + Send {
-    /// Whether this token may come next; one that ends an answer may where the text is complete.
-    fn allows(&mut self, token: Token) -> bool;
-    /// Goes on behind this token.
+impl dyn Model + '_ {
+    /// Compiles rules; answers also what of a schema is not enforced.
     ///
     /// # Errors
-    /// When it may not come next; nothing may then.
-    fn accept(&mut self, token: Token) -> Result<(), EngineError>;
-    /// Makes the logits of tokens that may not come next negative infinity; whether any other is left.
-    fn mask(&mut self, logits: &mut [f32]) -> bool;
-    /// Whether the text may end here.
-    fn is_complete(&mut self) -> bool;
-    /// Whether it has to: nothing but white space may follow.
-    fn is_over(&mut self) -> bool;
-    /// The same place, to try what may follow.
-    fn fork(&self) -> Box<dyn Grammar>;
-}
-
-impl Clone for Box<dyn Grammar> {
-    fn clone(&self) -> Self {
-        self.fork()
+    /// What is wrong with the rules.
+    pub fn grammar(&self, rules: &Rules) -> Result<(Grammar, Vec<String>), GrammarError> {
+        self.grammars().compile(self.vocab(), rules)
     }
 }
 
@@ -240,11 +198,8 @@ pub trait Model: Send + Sync {
     fn save(&self) -> Save;
     /// What the saved states of a context of `n_ctx` tokens depend on.
     fn state_format(&self, n_ctx: usize) -> StateFormat;
-    /// Compiles a grammar in GBNF.
-    ///
-    /// # Errors
-    /// What is wrong with it, and where.
-    fn grammar(&self, gbnf: &str) -> Result<Box<dyn Grammar>, GrammarError>;
+    /// What answers are kept to a shape with.
+    fn grammars(&self) -> &Grammars;
     /// A context with `settings.sequences` sequences.
     ///
     /// # Errors

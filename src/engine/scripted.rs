@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::{
-    Capabilities, Context, ContextSettings, EngineError, Grammar, GrammarError, KvLayout, LoadProgress, Model,
-    Rollback, Row, Save, Seq, Special, StateFormat, Token, TokenKind, Vocab,
+    Capabilities, Context, ContextSettings, EngineError, Grammars, KvLayout, LoadProgress, Model, Rollback, Row, Save,
+    Seq, Special, StateFormat, Token, TokenKind, Vocab,
 };
 
 const BYTES: usize = 256;
@@ -121,6 +121,7 @@ fn yes() -> bool {
 pub struct ScriptedModel {
     script: Script,
     vocab: ByteVocab,
+    grammars: Grammars,
 }
 
 impl ScriptedModel {
@@ -132,7 +133,8 @@ impl ScriptedModel {
             strips_left: false,
             strips_right: false,
         };
-        Self { script, vocab: ByteVocab { specials: TEXTS.iter().enumerate().map(special).collect() } }
+        let vocab = ByteVocab { specials: TEXTS.iter().enumerate().map(special).collect() };
+        Self { script, vocab, grammars: Grammars::default() }
     }
 
     pub(super) fn load(path: &Path, progress: LoadProgress) -> Result<Self, EngineError> {
@@ -191,13 +193,8 @@ impl Model for ScriptedModel {
         }
     }
 
-    /// A fake: `root ::= "a" | "b"`, that is, a choice of JSON strings and nothing else.
-    fn grammar(&self, gbnf: &str) -> Result<Box<dyn Grammar>, GrammarError> {
-        let choices = gbnf.trim().strip_prefix("root ::=").map(|rule| rule.split(" | ").map(serde_json::from_str));
-        let choices: Option<Vec<String>> = choices.and_then(|choices| choices.collect::<Result<_, _>>().ok());
-        let cause = || "the scripted engine knows only a choice of texts".to_owned();
-        let choices = choices.ok_or_else(|| GrammarError { place: None, cause: cause() })?;
-        Ok(Box::new(Choice { choices, said: Vec::new() }))
+    fn grammars(&self) -> &Grammars {
+        &self.grammars
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {
@@ -214,55 +211,6 @@ impl Model for ScriptedModel {
             evals: 0,
             trims: 0,
         }))
-    }
-}
-
-/// One of these texts.
-#[derive(Clone, Debug)]
-struct Choice {
-    choices: Vec<String>,
-    said: Vec<u8>,
-}
-
-impl Grammar for Choice {
-    fn allows(&mut self, token: Token) -> bool {
-        match u8::try_from(token.0) {
-            Ok(byte) => {
-                let next = [&self.said[..], &[byte]].concat();
-                self.choices.iter().any(|choice| choice.as_bytes().starts_with(&next))
-            }
-            Err(_) => token != START && self.is_complete(),
-        }
-    }
-
-    fn accept(&mut self, token: Token) -> Result<(), EngineError> {
-        if !self.allows(token) {
-            self.choices.clear();
-            return Err(EngineError::Failed(format!("token {} does not fit the grammar", token.0)));
-        }
-        self.said.extend(u8::try_from(token.0));
-        Ok(())
-    }
-
-    fn mask(&mut self, logits: &mut [f32]) -> bool {
-        for (index, logit) in logits.iter_mut().enumerate() {
-            if !self.allows(Token::from_index(index)) {
-                *logit = f32::NEG_INFINITY;
-            }
-        }
-        logits.iter().any(|logit| *logit > f32::NEG_INFINITY)
-    }
-
-    fn is_complete(&mut self) -> bool {
-        self.choices.iter().any(|choice| choice.as_bytes() == self.said)
-    }
-
-    fn is_over(&mut self) -> bool {
-        self.is_complete() && (0..=255).all(|byte| !self.allows(Token(byte)))
-    }
-
-    fn fork(&self) -> Box<dyn Grammar> {
-        Box::new(self.clone())
     }
 }
 

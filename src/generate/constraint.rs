@@ -9,7 +9,7 @@ const MOST_BETWEEN: usize = 2;
 
 /// A grammar and where the answer stands.
 pub(super) struct Constraint {
-    grammar: Box<dyn Grammar>,
+    grammar: Grammar,
     /// The token that begins thoughts, where the vocabulary has one.
     opens: Option<Token>,
     ends: Vec<Token>,
@@ -18,7 +18,7 @@ pub(super) struct Constraint {
 }
 
 impl Constraint {
-    pub(super) fn new(grammar: Box<dyn Grammar>, vocab: &dyn Vocab) -> Self {
+    pub(super) fn new(grammar: Grammar, vocab: &dyn Vocab) -> Self {
         let specials = vocab.specials();
         let opens = specials.iter().find(|special| special.text == super::text::OPEN).map(|special| special.token);
         let ends = specials.iter().map(|special| special.token).filter(|token| vocab.is_end(*token)).collect();
@@ -94,12 +94,7 @@ impl Constraint {
     }
 
     /// How many of these tokens can all be said, one after the other. Not asked outside the content.
-    pub(super) fn fitting(&self, tokens: impl Iterator<Item = Token>, place: Place) -> usize {
-        let mut tokens = tokens.peekable();
-        if place != Place::Content || tokens.peek().is_none() {
-            return usize::MAX;
-        }
-        let mut grammar = self.grammar.fork();
-        tokens.take_while(|token| grammar.accept(*token).is_ok()).count()
+    pub(super) fn fitting(&mut self, tokens: &[Token], place: Place) -> usize {
+        if place == Place::Content { self.grammar.fitting(tokens) } else { usize::MAX }
     }
 }

@@ -157,7 +157,7 @@ impl Lane<'_, '_> {
         speculator.propose(&at, most);
         // A draft may have padding that the target's vocabulary does not have.
         let draft = speculator.keep_below(self.turn.vocabulary_len());
-        let fitting = self.turn.fitting(draft.iter().map(|own| own.token));
+        let fitting = self.turn.fitting(&draft.iter().map(|own| own.token).collect::<Vec<_>>());
         let draft = speculator.keep_first(fitting);
         self.turn.propose(draft);
     }

@@ -30,7 +30,7 @@ pub struct TurnSettings {
     /// Lengths of the prompt where others may part from it: models of which only whole states can be saved are saved there.
     pub boundaries: Vec<usize>,
     /// What the content is kept to.
-    pub grammar: Option<Box<dyn Grammar>>,
+    pub grammar: Option<Grammar>,
     /// What the content begins with: the end of the prompt, and the beginning of what is shown.
     pub prefill: String,
     /// Likeliest tokens whose probabilities are kept at each place.
@@ -259,8 +259,8 @@ impl<'v> Turn<'v> {
     }
 
     /// How many of these tokens could follow, as far as a grammar says.
-    pub fn fitting(&self, tokens: impl Iterator<Item = Token>) -> usize {
-        self.constraint.as_ref().map_or(usize::MAX, |constraint| constraint.fitting(tokens, self.text.place()))
+    pub fn fitting(&mut self, tokens: &[Token]) -> usize {
+        self.constraint.as_mut().map_or(usize::MAX, |constraint| constraint.fitting(tokens, self.text.place()))
     }
 
     /// How much of what the sequence holds after [`Turn::absorb`] is this turn's: all but the last token emitted, except

@@ -68,8 +68,8 @@ impl Watched {
 }
 
 impl Model for Watched {
-    fn grammar(&self, gbnf: &str) -> Result<Box<dyn qchat::engine::Grammar>, qchat::engine::GrammarError> {
-        self.model.grammar(gbnf)
+    fn grammars(&self) -> &qchat::engine::Grammars {
+        self.model.grammars()
     }
 
     fn vocab(&self) -> &dyn Vocab {

@@ -61,7 +61,9 @@ fn requests_bring_settings_and_bad_ones_stop_nothing() {
     ];
     let (code, rows, _) = each(&sandbox, &model, &["jsonl"], &lines.join("\n"));
     assert_eq!(code, Some(1));
-    assert_eq!(contents(&rows), ["Hel", "-", "Hello ", "-", "-", "-", "Hello there."]);
+    let said = contents(&rows);
+    assert_eq!(said[..5], ["Hel", "-", "Hello ", "-", "-"]);
+    assert!(serde_json::from_str::<Value>(&said[5]).unwrap().is_object() && said[6] == "Hello there.", "{said:?}");
     assert_eq!((rows[2]["custom_id"].as_str(), rows[3]["custom_id"].as_str()), (Some("x"), Some("long")));
     let error =
         |row: usize| (rows[row]["error"]["code"].as_u64().unwrap(), rows[row]["error"]["message"].as_str().unwrap());

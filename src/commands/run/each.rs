@@ -45,9 +45,9 @@ struct Each<'a> {
     loaded: &'a Loaded,
     costs: Costs,
     /// What every answer is kept to that asks for nothing else.
-    grammar: Option<Box<dyn Grammar>>,
+    grammar: Option<Grammar>,
     /// The last schema that a line brought: often the next one brings it too.
-    compiled: Option<(Value, Box<dyn Grammar>)>,
+    compiled: Option<(Value, Grammar)>,
     format: Lines,
     /// What stands before every line.
     documents: Vec<String>,
@@ -277,7 +277,7 @@ impl Each<'_> {
     }
 
     /// The grammar of a schema that a line brings.
-    fn compile(&mut self, schema: Value) -> Result<Box<dyn Grammar>> {
+    fn compile(&mut self, schema: Value) -> Result<Grammar> {
         if let Some((_, grammar)) = self.compiled.as_ref().filter(|(own, _)| *own == schema) {
             return Ok(grammar.clone());
         }

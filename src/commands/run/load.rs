@@ -265,12 +265,7 @@ impl Loaded {
     }
 
     /// What an answer is made with where nothing else is asked.
-    pub(super) fn turn(
-        &self,
-        settings: &Settings,
-        reasoning: Reasoning,
-        grammar: Option<Box<dyn Grammar>>,
-    ) -> TurnSettings {
+    pub(super) fn turn(&self, settings: &Settings, reasoning: Reasoning, grammar: Option<Grammar>) -> TurnSettings {
         TurnSettings {
             sampling: settings.sampling.for_model(self.entry.as_ref()),
             stops: settings.stops.clone(),

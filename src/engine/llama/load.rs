@@ -10,8 +10,7 @@ use llama_cpp_sys_2 as sys;
 
 use super::vocab::LlamaVocab;
 use crate::engine::{
-    Context, ContextSettings, EngineError, Grammar, GrammarError, KvLayout, LoadProgress, Model, Save, StateFormat,
-    Vocab,
+    Context, ContextSettings, EngineError, Grammars, KvLayout, LoadProgress, Model, Save, StateFormat, Vocab,
 };
 
 /// What a model is loaded with.
@@ -24,8 +23,10 @@ pub struct LoadSettings {
 }
 
 /// A model in memory.
+#[derive(Clone)]
 pub struct LlamaModel {
     vocab: Arc<LlamaVocab>,
+    grammars: Arc<Grammars>,
     weights: Arc<Weights>,
     layout: KvLayout,
 }
@@ -82,7 +83,8 @@ impl LlamaModel {
         // SAFETY: `Weights` is `repr(transparent)` over a transparent non-null pointer (sizes checked above), and owns
         // the model as the binding's own constructor would have it.
         let weights = Arc::new(unsafe { std::mem::transmute::<NonNull<sys::llama_model>, Weights>(loaded) });
-        Ok(Self { vocab: Arc::new(LlamaVocab::new(Arc::clone(&weights))), weights, layout: KvLayout::default() })
+        let vocab = Arc::new(LlamaVocab::new(Arc::clone(&weights)));
+        Ok(Self { vocab, grammars: Arc::default(), weights, layout: KvLayout::default() })
     }
 }
 
@@ -100,7 +102,7 @@ impl Model for LlamaModel {
     }
 
     fn with_layout(self: Arc<Self>, layout: KvLayout) -> Arc<dyn Model> {
-        Arc::new(Self { vocab: Arc::clone(&self.vocab), weights: Arc::clone(&self.weights), layout })
+        Arc::new(Self { layout, ..Self::clone(&self) })
     }
 
     fn save(&self) -> Save {
@@ -111,8 +113,8 @@ impl Model for LlamaModel {
         super::context::state_format(&self.weights, self.layout, n_ctx)
     }
 
-    fn grammar(&self, gbnf: &str) -> Result<Box<dyn Grammar>, GrammarError> {
-        Ok(Box::new(super::grammar::LlamaGrammar::new(&self.vocab, gbnf)?))
+    fn grammars(&self) -> &Grammars {
+        &self.grammars
     }
 
     fn context(self: Arc<Self>, settings: &ContextSettings) -> Result<Box<dyn Context>, EngineError> {

@@ -7,8 +7,6 @@
 mod abort;
 mod context;
 mod fit;
-mod gbnf;
-mod grammar;
 mod load;
 mod log;
 mod state;
@@ -16,7 +14,6 @@ mod vocab;
 
 use fit::text;
 pub use fit::{Device, devices, free_device_memory};
-pub use grammar::schema_to_gbnf;
 pub use load::{LlamaModel, LoadSettings};
 use log::last_error;
 pub use log::{LogTo, route as route_logs};

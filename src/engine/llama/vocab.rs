@@ -1,6 +1,6 @@
 //! Text to token ids and back with llama.cpp's tokenizer, special parsing always off.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use llama_cpp_2::model::LlamaModel as Weights;
 use llama_cpp_2::token::LlamaToken;
@@ -15,8 +15,6 @@ pub(super) struct LlamaVocab {
     specials: Vec<Special>,
     /// The ids of the dummy that sentence-piece text is tokenised behind; empty for other tokenizers.
     dummy: Vec<Token>,
-    /// For grammars, when one first asks.
-    pub(super) odd: super::grammar::OddOnce,
 }
 
 /// Every sentence-piece vocabulary has it, and text behind it begins without a space of its own.
@@ -29,7 +27,7 @@ impl LlamaVocab {
             let specials = vocab.tokens().filter_map(|token| special(&vocab, token)).collect();
             (usize::try_from(vocab.n_tokens()).unwrap_or(0), specials)
         };
-        let mut this = Self { weights, len, specials, dummy: Vec::new(), odd: OnceLock::new() };
+        let mut this = Self { weights, len, specials, dummy: Vec::new() };
         // A tokenizer that puts a space before text turns "a" into the piece " a".
         let mut piece = Vec::new();
         if let Some(first) = this.raw("a").first() {
@@ -39,10 +37,6 @@ impl LlamaVocab {
             this.dummy = this.raw(DUMMY);
         }
         this
-    }
-
-    pub(super) fn weights(&self) -> &Weights {
-        &self.weights
     }
 
     fn raw(&self, text: &str) -> Vec<Token> {
