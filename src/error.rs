@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The exit code of the process (product.md, "Where output goes").
+    /// The exit code of the process.
     pub const fn exit_code(self) -> u8 {
         match self {
             Kind::Failed => 1,

@@ -18,8 +18,8 @@
 //! Arrows point down only:
 //!
 //! ```text
-//! main -> lib -> commands -> ui, measure, settings, cli
-//! commands -> ui, measure -> generate -> chat, sample, prefix, engine
+//! main -> lib -> commands -> all below
+//! ui, measure -> generate -> chat, sample, prefix, engine     measure -> chat, sample, prefix, engine
 //! settings -> models, cli, sample, prefix, engine's KvLayout, chat's THINKING     sample -> engine::Token     chat -> error only
 //! prefix -> engine's Token and StateFormat
 //! models -> error, interrupt, paths (and the names of chat's templates)

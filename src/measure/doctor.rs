@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::speed::Speed;
 
 /// Depths for which ceilings are stated.
-pub const DEPTHS: [usize; 3] = [0, 4096, 32_768];
+const DEPTHS: [usize; 3] = [0, 4096, 32_768];
 
 /// The ceiling of decode behind so many tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -33,9 +33,8 @@ pub fn ceiling(weights: u64, kv_per_token: u64, bandwidth: f64, depth: usize) ->
 }
 
 /// What holds decode back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Bound {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
     Bandwidth,
     Compute,
     /// Neither clearly.
@@ -44,7 +43,7 @@ pub enum Bound {
 
 /// From the share of the ceiling that is reached and what a second row costs: for bandwidth it is free, for arithmetic a
 /// whole step.
-pub fn bound(share: f64, speed: &Speed) -> Bound {
+fn bound(share: f64, speed: &Speed) -> Bound {
     match speed.cost(2) {
         Some(second) if second < 1.2 => Bound::Bandwidth,
         Some(second) if second > 1.6 => Bound::Compute,
@@ -56,7 +55,7 @@ pub fn bound(share: f64, speed: &Speed) -> Bound {
 
 /// What drafting gives at best where a token is accepted with this chance: tokens a step, and the length that does it.
 /// `step` is a step of the draft in steps of the target, 0 for n-grams.
-pub fn draft_gain(speed: &Speed, step: f64, chance: f64) -> Option<(f64, usize)> {
+fn draft_gain(speed: &Speed, step: f64, chance: f64) -> Option<(f64, usize)> {
     let mut best: Option<(f64, usize)> = None;
     for (rows, cost) in &speed.rows {
         let length = rows - 1;

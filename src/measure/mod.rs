@@ -30,7 +30,7 @@ pub use drafting::Drafting;
 pub use figures::of_arms;
 pub use likelihood::{check_text, of_arms as likelihoods};
 pub use report::*;
-pub use run::{Plan, Rates, Watch, run, warm_up};
+pub use run::{Plan, run, warm_up};
 pub use table::{Style, tables};
 
 /// Each value once, where it comes first.

@@ -23,15 +23,8 @@ pub struct Plan {
     pub sampling: Sampling,
 }
 
-/// Told after each answer: how many of how many are done, and how long the rest is expected to take. May end it there.
-pub trait Watch {
-    fn row(&mut self, _row: &Row, _done: usize, _of: usize, _left: Duration) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// Tokens a second of prefill and of decode.
-pub type Rates = (f64, f64);
+pub(super) type Rates = (f64, f64);
 
 impl Plan {
     /// Which prompt is answered when, and how often it was before: the kinds in turn.
@@ -80,7 +73,8 @@ pub fn warm_up(arms: &mut [Arm], interrupt: &Interrupt) -> Result<Option<Vec<Rat
     Ok(Some(rates))
 }
 
-/// Runs it. Ctrl-C or who watches may end it: the rows so far are good.
+/// Runs it. Who watches is told after each answer: how many of how many are done, and how long the rest is expected to
+/// take. That, or Ctrl-C, may end it there: the rows so far are good.
 ///
 /// # Errors
 /// What an arm reports.
@@ -89,7 +83,7 @@ pub fn run(
     plan: &Plan,
     store: &Store,
     interrupt: &Interrupt,
-    watch: &mut dyn Watch,
+    watch: &mut dyn FnMut(&Row, usize, usize, Duration) -> ControlFlow<()>,
 ) -> Result<Vec<Row>> {
     let order = plan.order();
     let of = order.len() * arms.len();
@@ -109,7 +103,7 @@ pub fn run(
             measured += began.elapsed();
             rows.push(row);
             let left = measured.div_f64(rows.len() as f64).mul_f64((of - rows.len()) as f64);
-            if watch.row(&rows[rows.len() - 1], rows.len(), of, left).is_break() {
+            if watch(&rows[rows.len() - 1], rows.len(), of, left).is_break() {
                 return Ok(rows);
             }
         }

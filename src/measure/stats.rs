@@ -57,8 +57,6 @@ pub struct Summary {
     #[serde(skip_serializing_if = "none")]
     pub dropped: usize,
     #[serde(skip)]
-    pub mean: f64,
-    #[serde(skip)]
     pub min: f64,
 }
 
@@ -74,8 +72,7 @@ impl Summary {
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let n = sorted.len();
         let high = if n < P95_FROM { High::Max(max) } else { High::P95(quantile(&sorted, 0.95)?) };
-        let mean = sorted.iter().map(|x| x / n as f64).sum();
-        Some(Self { n, p50: quantile(&sorted, 0.5)?, high, dropped: samples.len() - n, mean, min })
+        Some(Self { n, p50: quantile(&sorted, 0.5)?, high, dropped: samples.len() - n, min })
     }
 }
 
@@ -177,8 +174,6 @@ pub enum Quantity {
     Time,
     /// Work a second.
     Rate,
-    /// Bytes, shares: neither fast nor slow.
-    Amount,
 }
 
 impl Verdict {
@@ -186,8 +181,6 @@ impl Verdict {
         match (self, quantity) {
             (Self::Higher, Quantity::Rate) | (Self::Lower, Quantity::Time) => "faster",
             (Self::Higher, Quantity::Time) | (Self::Lower, Quantity::Rate) => "slower",
-            (Self::Higher, Quantity::Amount) => "higher",
-            (Self::Lower, Quantity::Amount) => "lower",
             (Self::NoDifference, _) => "no difference shown",
             (Self::TooFew, _) => "too few pairs",
         }

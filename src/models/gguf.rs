@@ -14,7 +14,8 @@ use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
 
 pub(super) use bytes::{Bytes, TEXT};
-pub use tensors::{Census, Tally, type_name};
+pub(super) use tensors::Census;
+pub use tensors::type_name;
 
 /// Why a file is not a usable GGUF.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,6 @@ pub struct Array {
 /// What the header says.
 #[derive(Clone, Debug)]
 pub struct Header {
-    pub version: u32,
     pub tensors: u64,
     /// What the tensors are, of this file alone.
     pub census: Census,
@@ -118,7 +118,7 @@ impl Header {
             let value = bytes.value(kind, 0)?;
             values.insert(key, value);
         }
-        let mut header = Self { version, tensors, values, census: Census::default() };
+        let mut header = Self { tensors, values, census: Census::default() };
         let alignment = header.unsigned("general.alignment").unwrap_or(32);
         let (census, end) = Census::take(&mut bytes, tensors, alignment)?;
         if end > len {
@@ -131,7 +131,7 @@ impl Header {
     /// A header that nobody read.
     #[cfg(test)]
     pub(super) fn of_values(values: impl IntoIterator<Item = (String, Value)>) -> Self {
-        Self { version: 3, tensors: 1, census: Census::default(), values: values.into_iter().collect() }
+        Self { tensors: 1, census: Census::default(), values: values.into_iter().collect() }
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {

@@ -19,12 +19,12 @@ mod texts;
 mod vocabulary;
 
 pub use facts::Facts;
-pub use gguf::{Census, Header, HeaderError, Tally, type_name};
+pub use gguf::{Header, type_name};
 pub use identity::Identity;
-pub use memory::{Needs, Shortage, available, reserve, room_for_draft};
+pub use memory::{Needs, available, reserve, room_for_draft};
 pub use mismatch::Mismatch;
 pub use pair::DraftWish;
-pub use receipts::{Receipt, Removal};
-pub use registry::{Entry, FileSpec, Registry, SamplingDefaults, Source};
-pub use resolve::{Elsewhere, Installed, Resolved, Resolver, Target};
+pub use receipts::Receipt;
+pub use registry::{Entry, Registry, SamplingDefaults, Source};
+pub use resolve::{Resolved, Resolver, Target};
 pub use vocabulary::Vocabulary;

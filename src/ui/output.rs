@@ -36,7 +36,7 @@ impl Terminal {
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colour = match args.color {
-            // Never into a pipe, whatever is asked: product.md promises that no escape byte reaches it.
+            // Never into a pipe, whatever is asked: no escape byte reaches it.
             Colour::Always => stdout,
             Colour::Auto => stdout && !dumb && !no_colour,
             Colour::Never => false,

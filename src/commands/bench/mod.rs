@@ -19,8 +19,8 @@ use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
 use crate::measure::workload::{self, Prompt};
 use crate::measure::{
-    Arm, Axis, Checks, Drafting, Machine, Plan, Report, Row, Setting, Style, Watch, check_text, html, likelihoods,
-    of_arms, run as run_plan, tables, warm_up, with_first,
+    Arm, Axis, Checks, Drafting, Machine, Plan, Report, Row, Setting, Style, check_text, html, likelihoods, of_arms,
+    run as run_plan, tables, warm_up, with_first,
 };
 use crate::models::Registry;
 use crate::paths::Paths;
@@ -140,7 +140,6 @@ impl<'a> Bench<'a> {
         checks: Option<&Checks>,
         text: Option<&str>,
     ) -> Result<()> {
-        let mut watch = Progress { bench: self, waiting: None };
         let Some(rates) = warm_up(arms, &self.interrupt)? else {
             report.stopped = true;
             return Ok(());
@@ -159,8 +158,11 @@ impl<'a> Bench<'a> {
                 json!({ "report": "head", "axis": report.axis, "machine": report.machine, "models": report.models });
             output::print(&format!("{}\n", output::json_line(&head)))?;
         }
-        report.rows = run_plan(arms, plan, store, &self.interrupt, &mut watch)?;
-        drop(watch);
+        let mut waiting = None;
+        report.rows = run_plan(arms, plan, store, &self.interrupt, &mut |row, done, of, left| {
+            self.measured(&mut waiting, row, (done, of), left)
+        })?;
+        drop(waiting);
         report.arms = of_arms(arms, &report.rows);
         report.stopped = report.rows.len() < plan.answers(arms.len());
         if !report.stopped {
@@ -172,6 +174,33 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Rows as they come, and a line with what is left.
+    fn measured(
+        &self,
+        waiting: &mut Option<Waiting>,
+        row: &Row,
+        (done, of): (usize, usize),
+        left: Duration,
+    ) -> ControlFlow<()> {
+        let left = if done < of { format!(", {} left", rough(left)) } else { String::new() };
+        let message = format!("{done} of {of}{left}");
+        if self.terminal.draws_progress() {
+            let waiting = waiting.get_or_insert_with(|| Waiting::new(&self.terminal, "measuring"));
+            waiting.say(&message);
+            waiting.at(done as f32 / of as f32);
+        } else if done.is_multiple_of(10) || done == of {
+            self.terminal.status(&message);
+        }
+        if self.args.output == BenchFormat::Jsonl {
+            // Nobody waits for the rest; what else went wrong is said when the report cannot be written either.
+            let printed = output::print_to(&format!("{}\n", output::json_line(&json!(row))));
+            if !matches!(printed, Ok(Reader::There)) {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// What is to be known of answers beside how fast they came.
@@ -250,34 +279,5 @@ fn machine(threads: usize) -> Machine {
         threads,
         memory_bytes: cores.memory,
         build: llama::machine(),
-    }
-}
-
-/// Rows as they come, and a line with what is left.
-struct Progress<'a> {
-    bench: &'a Bench<'a>,
-    waiting: Option<Waiting>,
-}
-
-impl Watch for Progress<'_> {
-    fn row(&mut self, row: &Row, done: usize, of: usize, left: Duration) -> ControlFlow<()> {
-        let terminal = &self.bench.terminal;
-        let left = if done < of { format!(", {} left", rough(left)) } else { String::new() };
-        let message = format!("{done} of {of}{left}");
-        if terminal.draws_progress() {
-            let waiting = self.waiting.get_or_insert_with(|| Waiting::new(terminal, "measuring"));
-            waiting.say(&message);
-            waiting.at(done as f32 / of as f32);
-        } else if done.is_multiple_of(10) || done == of {
-            terminal.status(&message);
-        }
-        if self.bench.args.output == BenchFormat::Jsonl {
-            // Nobody waits for the rest; what else went wrong is said when the report cannot be written either.
-            let printed = output::print_to(&format!("{}\n", output::json_line(&json!(row))));
-            if !matches!(printed, Ok(Reader::There)) {
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
     }
 }

@@ -87,7 +87,7 @@ impl Doctor<'_> {
 
     /// Measures a model and its draft as a talk would run them.
     fn look_at(&self, model: &Resolved, draft: Option<&Resolved>, tuned: Option<&Tuned>) -> Result<Seen> {
-        let way = tuned.map(|tuned| tuned.repacked.as_ref().unwrap_or(&tuned.stored));
+        let way = tuned.map(|tuned| &tuned.repacked);
         let threads =
             self.args.threads.map(|count| count as usize).or(way.map(|way| way.threads)).unwrap_or(self.threads);
         let layout = KvLayout { kv: KvType::F16, flash_attention: way.is_none_or(|way| way.flash_attention) };

@@ -36,8 +36,10 @@ impl Doctor<'_> {
             found.push(best(&trials).cloned());
         }
         let mut found = found.into_iter().flatten();
-        let Some(stored) = found.next() else { return Err(Error::failed("nothing could be measured")) };
-        let tuned = Tuned { stored, repacked: found.next() };
+        let (Some(stored), Some(repacked)) = (found.next(), found.next()) else {
+            return Err(Error::failed("nothing could be measured"));
+        };
+        let tuned = Tuned { stored, repacked };
         if let Err(error) = tuning::keep(model, self.args.gpu_layers, &tuned, self.paths) {
             self.terminal.warn(&format!("what was found cannot be kept: {error}"));
         }
@@ -46,7 +48,7 @@ impl Doctor<'_> {
 
     pub(super) fn tuned(&mut self, tuned: Option<&Tuned>) {
         let Some(tuned) = tuned else { return };
-        for trial in [Some(&tuned.stored), tuned.repacked.as_ref()].into_iter().flatten() {
+        for trial in [&tuned.stored, &tuned.repacked] {
             let four = trial.speed.cost(4).map_or_else(String::new, |cost| format!(", four rows {cost:.2} steps"));
             let words = format!(
                 "{}: load {:.0} ms, prefill {:.0} t/s, decode {:.1} t/s{four}",

@@ -182,7 +182,7 @@ impl Loader<'_> {
         };
         let tuned = tuning::known(model, settings.gpu_layers, &settings.paths);
         let tuned = tuned.as_ref().map(|tuned| match settings.repack {
-            Some(true) => tuned.repacked.as_ref().unwrap_or(&tuned.stored),
+            Some(true) => &tuned.repacked,
             Some(false) => &tuned.stored,
             None => tuned.choose(&task),
         });

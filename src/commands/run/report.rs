@@ -133,8 +133,7 @@ fn speculation(loaded: &Loaded, own: Option<&Speculation>) -> Value {
     })
 }
 
-/// The object of product.md, "The JSON of one answer".
-/// `began` is when the first token was begun to be waited for; many answers have no such time.
+/// The JSON of one answer. `began` is when the first token was begun to be waited for; many answers have no such time.
 pub(super) fn json(loaded: &Loaded, answer: &Answer, seed: u64, with_reasoning: bool, began: Option<Instant>) -> Value {
     let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let rate = |rate: Option<f64>| rate.map_or(Value::Null, |rate| json!((rate * 100.0).round() / 100.0));

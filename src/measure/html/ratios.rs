@@ -12,19 +12,17 @@ use crate::measure::{KindReport, RatioReport, Report};
 const BETTER: &str = "right is faster →";
 const HOLLOW: &str = "<p class=\"note\">Hollow marks had too few pairs for an interval.</p>\n";
 const WORSE: &str = "← left is faster";
-/// What a ratio of a figure is called, and where faster is. The first three are shown, the others are folded.
-const FIGURES: [(&str, &str, &str); 5] = [
+/// What a ratio of a figure is called, and where faster is. The first three are shown, the last is folded.
+const FIGURES: [(&str, &str, &str); 4] = [
     ("decode", "Decode rate", BETTER),
     ("ttft", "Time to the first token", WORSE),
     ("total", "Time to the last token", WORSE),
     ("prefill", "Prefill rate", BETTER),
-    ("itl", "Time between tokens", WORSE),
 ];
 
 pub(super) fn section(report: &Report, arms: &Arms) -> String {
-    let mut plots = FIGURES.iter().map(|(figure, title, side)| forest(arms, figure, title, side));
-    let shown: String = plots.by_ref().take(3).collect();
-    let more = folded("Prefill and time between tokens", &plots.collect::<String>());
+    let [shown @ .., prefill] = FIGURES.map(|(figure, title, side)| forest(arms, figure, title, side));
+    let (shown, more) = (shown.concat(), folded("Prefill", &prefill));
     let name = format!("Beside {}", arms.first());
     let note = "<p class=\"note\">The mark is the ratio of pairs (medians; over several kinds the geometric mean of each kind's), the bar its 95 % interval. An interval \
                 that spans 1 shows no difference; a hollow mark had too few pairs.</p>\n";

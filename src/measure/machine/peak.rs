@@ -5,32 +5,11 @@ use std::fs::{OpenOptions, read_to_string};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::cores::{bytes, value};
 
 #[derive(Debug)]
 pub struct Peak {
     process: PathBuf,
-    since: Since,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Since {
-    /// [`Peak::start`].
-    Start,
-    /// The kernel did not let it be set back.
-    ProcessBegan,
-}
-
-impl Since {
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Start => "since the measurement began",
-            Self::ProcessBegan => "since the process began",
-        }
-    }
 }
 
 impl Peak {
@@ -44,18 +23,14 @@ impl Peak {
     fn start_below(root: &Path) -> Self {
         let process = root.join("proc/self");
         // proc(5): 5 resets the peak resident set size.
-        let reset =
+        let _ =
             OpenOptions::new().write(true).open(process.join("clear_refs")).and_then(|mut file| file.write_all(b"5"));
-        Self { process, since: if reset.is_ok() { Since::Start } else { Since::ProcessBegan } }
+        Self { process }
     }
 
     /// None where it is not known (this reads Linux's files).
     pub fn bytes(&self) -> Option<u64> {
         value(&read_to_string(self.process.join("status")).ok()?, "VmHWM").and_then(bytes)
-    }
-
-    pub fn since(&self) -> Since {
-        self.since
     }
 }
 
@@ -68,14 +43,11 @@ mod tests {
         ("proc/self/status", "Name:\tqchat\nVmPeak:\t  900 kB\nVmHWM:\t   812 kB\nVmRSS:\t 5 kB\n");
 
     #[test]
-    fn it_is_the_high_water_mark_and_says_since_when() {
+    fn it_is_the_high_water_mark_set_back_where_it_may() {
         let root = system(&[STATUS, ("proc/self/clear_refs", "")]);
         let peak = Peak::start_below(root.path());
-        assert_eq!((peak.bytes(), peak.since()), (Some(812 << 10), Since::Start));
+        assert_eq!(peak.bytes(), Some(812 << 10));
         assert_eq!(read_to_string(root.path().join("proc/self/clear_refs")).unwrap(), "5");
-
-        let peak = Peak::start_below(system(&[STATUS]).path());
-        assert_eq!(peak.since(), Since::ProcessBegan);
         assert_eq!(Peak::start_below(system(&[]).path()).bytes(), None);
     }
 

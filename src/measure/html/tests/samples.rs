@@ -150,7 +150,6 @@ fn arm(plan: &Plan, rows: &[Row], first: &str) -> ArmReport {
         ratio("decode", Quantity::Rate, &Row::decode),
         ratio("prefill", Quantity::Rate, &Row::prefill),
         ratio("ttft", Quantity::Time, &|row| Some(row.ttft_ms)),
-        ratio("itl", Quantity::Time, &|row| Summary::of(&row.itl_ms).map(|itl| itl.p50)),
         ratio("total", Quantity::Time, &|row| Some(row.total_ms())),
     ];
     let by_kind = KINDS.iter().filter(|kind| own.iter().any(|row| row.kind == **kind)).map(|kind| {
