@@ -57,7 +57,7 @@ fn list(paths: &Paths, terminal: &Terminal, format: ListFormat) -> Result<ExitCo
         );
     }
     match format {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows))))?,
+        ListFormat::Json => output::print_json(&json!(rows))?,
         ListFormat::Text if out.is_empty() => output::print("the prefix cache is empty\n")?,
         ListFormat::Text => output::print_clean(terminal, &out)?,
     }

@@ -33,9 +33,7 @@ pub(super) fn run(args: &ChatsArgs) -> Result<ExitCode> {
             let past = chats.read(&name)?;
             match format {
                 ExportFormat::Markdown => output::print_clean(&terminal, &chat::markdown(&name.to_string(), &past))?,
-                ExportFormat::Json => {
-                    output::print(&format!("{}\n", output::json_line(&chat::json(&name.to_string(), &past))))?;
-                }
+                ExportFormat::Json => output::print_json(&chat::json(&name.to_string(), &past))?,
             }
         }
         Some(ChatsCommand::Rm { names }) => {
@@ -92,7 +90,7 @@ fn list(chats: &Chats, format: ListFormat, terminal: &Terminal) -> Result<()> {
         }));
     }
     match format {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows)))),
+        ListFormat::Json => output::print_json(&json!(rows)),
         ListFormat::Text if out.is_empty() => output::print("there are no chats yet\n"),
         ListFormat::Text => output::print_clean(terminal, &out),
     }

@@ -43,7 +43,7 @@ pub(super) fn run(args: &ConfigArgs) -> Result<ExitCode> {
         values.insert(name.to_owned(), json!({ "value": path, "from": from }));
     }
     match args.output {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&Value::Object(values))))?,
+        ListFormat::Json => output::print_json(&Value::Object(values))?,
         ListFormat::Text => {
             output::print_clean(&terminal, &lines)?;
             terminal.status("A flag is above the environment; a chat's own settings and a model's entry are below it and above config.toml.");

@@ -55,7 +55,7 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     // What is here first.
     rows.sort_by_key(|row| row["where"] == "available");
     match args.output {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(rows))))?,
+        ListFormat::Json => output::print_json(&json!(rows))?,
         ListFormat::Text => {
             terminal.detail("name, size, where it is and whether memory holds it, quantisation, its draft");
             let rows: Vec<Cells> = rows.iter().map(cells).collect();

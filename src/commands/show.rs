@@ -65,10 +65,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     }
     cached(&mut sheet, &paths, &model);
     match args.output {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&Value::Object(sheet.values))))?,
-        ListFormat::Text => {
-            output::print_clean(&terminal, &sheet.lines.iter().map(row).collect::<String>())?;
-        }
+        ListFormat::Json => output::print_json(&Value::Object(sheet.values))?,
+        ListFormat::Text => output::print_clean(&terminal, &sheet.lines.iter().map(row).collect::<String>())?,
     }
     Ok(ExitCode::SUCCESS)
 }

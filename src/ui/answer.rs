@@ -208,7 +208,7 @@ impl Sink for AnswerSink {
                     Part::Content => serde_json::json!({ "content": text }),
                     Part::Reasoning => serde_json::json!({ "reasoning": text }),
                 };
-                self.put(&format!("{}\n", json_line(&chunk)));
+                self.put(&json_line(&chunk));
             }
             OutputFormat::Json => {}
         }

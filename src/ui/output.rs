@@ -255,13 +255,17 @@ pub fn print_clean(terminal: &Terminal, text: &str) -> Result<()> {
     if terminal.stdout { print(&Cleaner::default().clean(text)) } else { print(text) }
 }
 
-/// JSON in which no control character is left as it is: serde leaves DEL and the C1 controls, which terminals obey.
+/// A line of JSON on stdout. Errors are those of [`print`].
+pub fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&json_line(value))
+}
+
+/// A line of JSON without a control character in it: serde leaves DEL and the C1 controls, which terminals obey.
 pub fn json_line(value: &serde_json::Value) -> String {
+    let escaped = |c: char| if c.is_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() };
     let text = value.to_string();
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    text.chars().map(|c| if c.is_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+    let text = if text.contains(char::is_control) { text.chars().map(escaped).collect() } else { text };
+    text + "\n"
 }
 
 /// Writes to stdout at once.

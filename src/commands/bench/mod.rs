@@ -156,7 +156,7 @@ impl<'a> Bench<'a> {
         if self.args.output == BenchFormat::Jsonl {
             let head =
                 json!({ "report": "head", "axis": report.axis, "machine": report.machine, "models": report.models });
-            output::print(&format!("{}\n", output::json_line(&head)))?;
+            output::print_json(&head)?;
         }
         let mut waiting = None;
         report.rows = run_plan(arms, plan, store, &self.interrupt, &mut |row, done, of, left| {
@@ -195,7 +195,7 @@ impl<'a> Bench<'a> {
         }
         if self.args.output == BenchFormat::Jsonl {
             // Nobody waits for the rest; what else went wrong is said when the report cannot be written either.
-            let printed = output::print_to(&format!("{}\n", output::json_line(&json!(row))));
+            let printed = output::print_to(&output::json_line(&json!(row)));
             if !matches!(printed, Ok(Reader::There)) {
                 return ControlFlow::Break(());
             }
@@ -244,17 +244,16 @@ impl<'a> Bench<'a> {
             std::fs::write(path, html::page(report)).map_err(|error| cannot_write(path, &error))?;
         }
         match self.args.output {
-            BenchFormat::Text => output::print_clean(&self.terminal, &tables(report, Style::Text))?,
-            BenchFormat::Markdown => output::print_clean(&self.terminal, &tables(report, Style::Markdown))?,
-            BenchFormat::Json => output::print(&format!("{}\n", output::json_line(&json!(report))))?,
+            BenchFormat::Text => output::print_clean(&self.terminal, &tables(report, Style::Text)),
+            BenchFormat::Markdown => output::print_clean(&self.terminal, &tables(report, Style::Markdown)),
+            BenchFormat::Json => output::print_json(&json!(report)),
             BenchFormat::Jsonl => {
                 let mut object = json!(report);
                 object["rows"] = json!([]);
                 object["report"] = json!("summary");
-                output::print(&format!("{}\n", output::json_line(&object)))?;
+                output::print_json(&object)
             }
         }
-        Ok(())
     }
 }
 

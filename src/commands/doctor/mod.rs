@@ -40,7 +40,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         doctor.model(&target, bandwidth)?;
     }
     match args.output {
-        ListFormat::Json => output::print(&format!("{}\n", output::json_line(&Value::Object(doctor.sheet.values))))?,
+        ListFormat::Json => output::print_json(&Value::Object(doctor.sheet.values))?,
         ListFormat::Text => output::print_clean(&terminal, &doctor.sheet.lines)?,
     }
     Ok(ExitCode::SUCCESS)

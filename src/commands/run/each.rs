@@ -333,7 +333,7 @@ impl Each<'_> {
     fn print(&mut self, object: Option<Value>) {
         let Some(object) = object else { return };
         if matches!(self.output, Ok(Reader::There)) {
-            self.output = output::print_to(&format!("{}\n", output::json_line(&object)));
+            self.output = output::print_to(&output::json_line(&object));
         }
         if !matches!(self.output, Ok(Reader::There)) {
             // Nobody reads: nothing more is worth answering.

@@ -66,7 +66,7 @@ impl Copies<'_> {
                 let shows = settings.reasoning != Some(Visibility::Hide);
                 let mut object = report::json(loaded, answer, seed, shows, None);
                 object["index"] = json!(number);
-                output::print(&format!("{}\n", output::json_line(&object)))?;
+                output::print_json(&object)?;
             }
             if settings.stats {
                 loader.terminal.status(&report::line(answer, loader.began));

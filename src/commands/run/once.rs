@@ -108,7 +108,7 @@ fn answer(loader: &Loader, loaded: &mut Loaded, tokens: Vec<Token>, turn: TurnSe
     if answer.finish != Finish::ReaderGone && settings.output != OutputFormat::Text {
         let with_reasoning = shows || settings.reasoning.is_none();
         let object = report::json(loaded, &answer, seed, with_reasoning, Some(loader.began));
-        output::print(&format!("{}\n", output::json_line(&object)))?;
+        output::print_json(&object)?;
     }
     if settings.stats {
         loader.terminal.status(&report::line(&answer, loader.began));
@@ -165,7 +165,7 @@ fn print_prompt(loader: &Loader, loaded: &Loaded, tokens: &[Token]) -> Result<Ex
     let ids: Vec<i32> = tokens.iter().map(|token| token.0).collect();
     let said = match loader.settings.output {
         OutputFormat::Text => format!("{text}\n{ids:?}\n"),
-        _ => format!("{}\n", output::json_line(&serde_json::json!({ "prompt": text, "tokens": ids }))),
+        _ => output::json_line(&serde_json::json!({ "prompt": text, "tokens": ids })),
     };
     // A file, or the model's template, may bring what a terminal would obey.
     output::print_clean(&loader.terminal, &said)?;
