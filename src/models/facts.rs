@@ -44,22 +44,25 @@ impl Facts {
             read_per_token,
             census,
             context: header.context(),
-            template: header.chat_template().map_or_else(|| "none".into(), |template| kind_of(template).into()),
+            template: header
+                .chat_template()
+                .map_or_else(|| "none".into(), |template| kind_of(template).map_or("its own", |(kind, _)| kind).into()),
             tokenizer: format!("{} ({}){tokens}", text("tokenizer.ggml.model"), text("tokenizer.ggml.pre")),
         }))
     }
 }
 
-/// The kind of a template, by the tokens that it writes.
-fn kind_of(template: &str) -> &'static str {
-    let marks = [
-        ("<|im_sep|>", "Phi 4"),
-        ("<|im_start|>", "ChatML"),
-        ("<|start_header_id|>", "Llama 3"),
-        ("<start_of_turn>", "Gemma"),
-        ("[INST]", "Mistral"),
-        ("<|assistant|>", "Phi 3"),
-        ("<|channel|>", "Harmony"),
+/// The kind of a template by the tokens that it writes, and the named template of that kind where there is one.
+pub(super) fn kind_of(template: &str) -> Option<(&'static str, Option<&'static str>)> {
+    let kinds = [
+        // Phi 4 writes ChatML's tokens too.
+        ("<|im_sep|>", "Phi 4", Some("phi4")),
+        ("<|im_start|>", "ChatML", Some("chatml")),
+        ("<|start_header_id|>", "Llama 3", Some("llama3")),
+        ("<start_of_turn>", "Gemma", Some("gemma")),
+        ("[INST]", "Mistral", Some("mistral")),
+        ("<|assistant|>", "Phi 3", Some("phi3")),
+        ("<|channel|>", "Harmony", None),
     ];
-    marks.into_iter().find(|(mark, _)| template.contains(mark)).map_or("its own", |(_, kind)| kind)
+    kinds.into_iter().find(|(mark, ..)| template.contains(mark)).map(|(_, kind, named)| (kind, named))
 }

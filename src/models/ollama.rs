@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::facts::kind_of;
 use super::registry::{Entry, SamplingDefaults, Source};
 use crate::error::{Error, Result};
 use crate::paths::non_empty;
@@ -132,8 +133,8 @@ impl Ollama {
         };
         Some(Entry {
             name: format!("ollama:{called}"),
-            // Its templates are Go's: only which family they are of can be told.
-            fallback_template: text("template").and_then(|text| family(&text)).map(str::to_owned),
+            // Its templates are Go's: only which kind they are of can be told.
+            fallback_template: text("template").and_then(|text| kind_of(&text)?.1).map(str::to_owned),
             system: text("system").filter(|text| !text.trim().is_empty()),
             sampling: if sampling.problem().is_none() { sampling } else { SamplingDefaults::default() },
             sources: vec![Source { path: Some(blob.display().to_string()), ..Source::default() }],
@@ -182,21 +183,6 @@ pub(super) fn find(address: &str) -> Result<Entry> {
 
 fn bad(address: &str) -> Error {
     Error::usage(format!("'ollama:{address}' is not an address")).hint("write ollama:NAME or ollama:NAME:TAG")
-}
-
-/// The family of a Go template, by the tokens that it writes.
-fn family(template: &str) -> Option<&'static str> {
-    let marks = [
-        ("<|im_start|>", "chatml"),
-        ("<|start_header_id|>", "llama3"),
-        ("<start_of_turn>", "gemma"),
-        ("<|im_sep|>", "phi4"),
-        ("<|assistant|>", "phi3"),
-        ("[INST]", "mistral"),
-    ];
-    // Phi 4 writes ChatML's tokens too.
-    let phi4 = template.contains("<|im_sep|>").then_some("phi4");
-    phi4.or_else(|| marks.into_iter().find(|(mark, _)| template.contains(mark)).map(|(_, family)| family))
 }
 
 fn small(path: &Path) -> Option<String> {
