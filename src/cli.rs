@@ -7,8 +7,12 @@ pub use answers::{AskArgs, EachArgs, Lines, ShapeArgs};
 pub use measuring::{BenchArgs, BenchFormat, DoctorArgs};
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::engine::KvType;
 
 /// The largest `--draft-max`.
 pub const MOST_DRAFTED: usize = 16;
@@ -120,7 +124,7 @@ pub struct RunArgs {
 
     /// The type of keys and values: smaller ones take less memory and are less exact
     #[arg(long, value_enum, env = "QCHAT_KV", hide_env = true, hide_short_help = true)]
-    pub kv: Option<Kv>,
+    pub kv: Option<KvType>,
 
     /// The attention in one kernel; what doctor found best, else true where not given
     #[arg(long, value_name = "true|false", env = "QCHAT_FLASH_ATTENTION", hide_env = true, hide_short_help = true)]
@@ -398,11 +402,11 @@ pub enum CacheCommand {
     /// Delete what was not used for longest
     Prune {
         /// Until no more than this is left, like 500MB or 4GiB
-        #[arg(long, value_name = "SIZE", value_parser = crate::settings::size)]
+        #[arg(long, value_name = "SIZE", value_parser = size)]
         max_size: Option<u64>,
         /// What was not used for this long, like 12h or 30d
-        #[arg(long, value_name = "AGE", value_parser = crate::settings::age)]
-        max_age: Option<std::time::Duration>,
+        #[arg(long, value_name = "AGE", value_parser = age)]
+        max_age: Option<Duration>,
         /// Only this model's
         #[arg(long, value_name = "MODEL")]
         model: Option<String>,
@@ -429,12 +433,14 @@ pub enum SourceKind {
     Pip,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Kv {
-    F16,
-    Q8_0,
-    Q4_0,
+impl ValueEnum for KvType {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -494,6 +500,24 @@ fn template_variable(text: &str) -> Result<(String, serde_json::Value), String> 
         }
         _ => Err("NAME=VALUE is needed, like enable_thinking=false".into()),
     }
+}
+
+/// Bytes as people write them.
+///
+/// # Errors
+/// A message with an example.
+pub fn size(text: &str) -> Result<u64, String> {
+    text.parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|_| format!("'{text}' is no size; write it like 500MB or 4GiB"))
+}
+
+/// A time as people write it.
+///
+/// # Errors
+/// A message with an example.
+pub fn age(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| format!("'{text}' is no time; write it like 12h or 30d"))
 }
 
 fn penalty(text: &str) -> Result<f32, String> {

@@ -23,7 +23,7 @@
 //! settings -> models, cli, sample, prefix, engine's KvLayout, chat's THINKING     sample -> engine::Token     chat -> error only
 //! prefix -> engine's Token and StateFormat
 //! models -> error, interrupt, paths (and the names of chat's templates)
-//! ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates
+//! cli -> engine's KvType     ui -> cli's enums, models::fetch::Progress     engine::scripted -> one of chat's templates
 //! ```
 //!
 //! `engine::llama` is the only place that names llama.cpp's binding and the only one with `unsafe`;

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::chat::THINKING;
 use crate::cli::{
-    DrafterKind, Editing, Kv, Lines, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, ShapeArgs, Visibility,
+    DrafterKind, Editing, Lines, MOST_DRAFTED, OutputFormat, RunArgs, SamplingArgs, ShapeArgs, Visibility, age, size,
 };
 use crate::engine::{KvLayout, KvType};
 use crate::error::{Error, Result};
@@ -71,33 +70,9 @@ impl CacheConfig {
     pub fn bounds(&self) -> Result<Bounds, String> {
         Ok(Bounds {
             max_size: self.max_size.as_deref().map(size).transpose().map_err(|e| format!("cache.max_size: {e}"))?,
-            max_age: self
-                .max_age
-                .as_deref()
-                .map(age)
-                .transpose()
-                .map_err(|e| format!("cache.max_age: {e}"))?
-                .unwrap_or(MAX_AGE),
+            max_age: self.max_age.as_deref().map_or(Ok(MAX_AGE), age).map_err(|e| format!("cache.max_age: {e}"))?,
         })
     }
-}
-
-/// Bytes as people write them.
-///
-/// # Errors
-/// A message with an example.
-pub fn size(text: &str) -> Result<u64, String> {
-    text.parse::<bytesize::ByteSize>()
-        .map(|size| size.as_u64())
-        .map_err(|_| format!("'{text}' is no size; write it like 500MB or 4GiB"))
-}
-
-/// A time as people write it.
-///
-/// # Errors
-/// A message with an example.
-pub fn age(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| format!("'{text}' is no time; write it like 12h or 30d"))
 }
 
 impl Config {
@@ -303,7 +278,7 @@ impl Settings {
         let cached = !args.no_cache && !args.private && config.cache.enabled.unwrap_or(true);
         let bounds = config.cache.bounds().map_err(Error::usage)?;
         let typed = typed(&args);
-        let kv = args.kv.map(kv_type).or(config.kv).unwrap_or_default();
+        let kv = args.kv.or(config.kv).unwrap_or_default();
         let flash_attention = args.flash_attention.or(config.flash_attention);
         layout(kv, flash_attention)?;
         let prompt = args.prompt.join(" ");
@@ -356,15 +331,6 @@ impl Settings {
             stats: args.stats,
             sampling: SamplingLayers::new(&args.sampling, config.sampling),
         })
-    }
-}
-
-/// The type that was typed.
-pub fn kv_type(kv: Kv) -> KvType {
-    match kv {
-        Kv::F16 => KvType::F16,
-        Kv::Q8_0 => KvType::Q8_0,
-        Kv::Q4_0 => KvType::Q4_0,
     }
 }
 

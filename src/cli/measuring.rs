@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Kv, ListFormat, UiArgs, between};
+use super::{ListFormat, UiArgs, between};
+use crate::engine::KvType;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -99,7 +100,7 @@ pub struct BenchArgs {
 
     /// The type of keys and values
     #[arg(long, value_enum)]
-    pub kv: Option<Kv>,
+    pub kv: Option<KvType>,
 
     /// The attention in one kernel
     #[arg(long, value_name = "true|false")]

@@ -26,7 +26,7 @@ use crate::models::Registry;
 use crate::paths::Paths;
 use crate::prefix::{Bounds, Store};
 use crate::sample::Sampling;
-use crate::settings::{kv_type, layout, physical_cores};
+use crate::settings::{layout, physical_cores};
 use crate::ui::output::{self, Reader, Terminal};
 use crate::ui::progress::Waiting;
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<ExitCode> {
         name: String::new(),
         drafting: Drafting::Off,
         threads: args.threads.map_or_else(physical_cores, |count| count as usize),
-        layout: layout(args.kv.map(kv_type).unwrap_or_default(), args.flash_attention)?,
+        layout: layout(args.kv.unwrap_or_default(), args.flash_attention)?,
         repack: args.repack.unwrap_or(true),
         warm: false,
     };
