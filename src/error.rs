@@ -102,12 +102,6 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<anyhow::Error> for Error {
-    fn from(cause: anyhow::Error) -> Self {
-        Self::failed(format!("{cause:#}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,11 +4,14 @@
 //! so a step that forgot to ask can still be stopped. SIGTERM and SIGHUP stop what runs in the same way, and then the process
 //! ends: with what was said saved, and the terminal as it was found.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::{Error, Kind, Result};
 
 /// The signal that ends this process; 0 for none.
 static ENDING: AtomicI32 = AtomicI32::new(0);
@@ -26,18 +29,17 @@ impl Interrupt {
     ///
     /// # Errors
     /// When the system refuses the signal handler.
-    pub fn on_ctrl_c() -> anyhow::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let code = i32::from(crate::error::Kind::Interrupted.exit_code());
-        // Order matters: the conditional shutdown must see the flag as the previous signal left it.
-        signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::clone(&flag))?;
-        signal_hook::flag::register(SIGINT, Arc::clone(&flag))?;
-        let own = Self(flag);
-        own.end_on_signals()?;
+    pub fn on_ctrl_c() -> Result<Self> {
+        let own = Self::default();
+        own.register().map_err(Error::failed)?;
         Ok(own)
     }
 
-    fn end_on_signals(&self) -> anyhow::Result<()> {
+    fn register(&self) -> io::Result<()> {
+        let code = i32::from(Kind::Interrupted.exit_code());
+        // Order matters: the conditional shutdown must see the flag as the previous signal left it.
+        signal_hook::flag::register_conditional_shutdown(SIGINT, code, self.flag())?;
+        signal_hook::flag::register(SIGINT, self.flag())?;
         // Under nohup a hang-up stays without effect.
         let wanted = [SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
         let mut signals = signal_hook::iterator::Signals::new(wanted)?;

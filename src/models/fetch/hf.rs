@@ -123,11 +123,10 @@ impl<'a> Hub<'a> {
         let (mut reply, _) = self.http.follow(&url, &Part::default(), fetcher)?;
         check(&reply, self.http.endpoint(), repo)?;
         let listing = reply.body_mut().with_config().limit(16 << 20).read_to_string();
+        let listing = listing.map_err(|error| error.to_string());
+        let listing = listing.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
         let listing: Listing =
-            listing
-                .map_err(anyhow::Error::from)
-                .and_then(|text| Ok(serde_json::from_str(&text)?))
-                .map_err(|error| Error::model(format!("the list of files of {repo} cannot be read: {error}")))?;
+            listing.map_err(|error| Error::model(format!("the list of files of {repo} cannot be read: {error}")))?;
         let all: Vec<String> = listing.siblings.into_iter().map(|file| file.rfilename).collect();
         let (quant, files) = pick(&all, quant).map_err(|found| {
             let gguf = all.iter().filter(|name| is_gguf(name));
