@@ -1,62 +1,45 @@
 //! The commands of the REPL: names, help, parsing.
 
-/// A line that begins with a slash.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Slash<'a> {
-    Help,
-    /// Show the system prompt, or set it.
-    System(Option<&'a str>),
-    Clear,
-    Retry,
-    /// The next of several answers, or the one of this number.
-    Other(Option<&'a str>),
-    Undo,
-    /// A message from the editor: the last one, or a new one.
-    Edit(Option<&'a str>),
-    /// A file before the next message, or with this one.
-    File(Option<&'a str>),
-    Copy,
-    /// What the model thought before its last answer.
-    Thoughts,
-    /// A setting and its value.
-    Set(Option<(&'a str, &'a str)>),
-    Show,
-    Stats,
-    Model(Option<&'a str>),
-    /// Name the chat, or say how it is named.
-    Save(Option<&'a str>),
-    /// Go on with another chat, or list them.
-    Load(Option<&'a str>),
-    /// Write the talk to a file.
-    Export(Option<&'a str>),
-    /// Show who drafts, or choose.
-    Draft(Option<&'a str>),
-    Quit,
-    Unknown(&'a str),
+/// The enum and the table of commands from one list: name, arguments, what it does.
+macro_rules! commands {
+    ($($command:ident, $name:literal, $arguments:literal, $what:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Command { $($command),* }
+
+        pub const COMMANDS: &[(&str, &str, &str, Command)] = &[$(($name, $arguments, $what, Command::$command)),*];
+    };
 }
 
-/// Name, arguments, what it does.
-pub const COMMANDS: [(&str, &str, &str); 19] = [
-    ("/help", "", "this list"),
-    ("/system", "[TEXT]", "show or set the system prompt (\"\" for none)"),
-    ("/clear", "", "forget the talk, keep the system prompt"),
-    ("/retry", "", "answer the last message again, with another seed"),
-    ("/other", "[N]", "after /retry: show another one of the answers, and go on with it"),
-    ("/undo", "", "take the last message and its answer back"),
-    ("/edit", "[new]", "change the last message in $EDITOR and ask again, or write a new one"),
-    ("/file", "PATH [QUESTION]", "put a file before the question, or before the next message"),
-    ("/copy", "", "put the last answer into the clipboard"),
-    ("/thoughts", "", "what the model thought before its last answer"),
-    ("/set", "[NAME VALUE]", "change a setting; /show lists them"),
-    ("/show", "", "the model and the settings"),
-    ("/stats", "", "what the last answer cost"),
-    ("/model", "[NAME]", "show the model, or go on with another one"),
-    ("/draft", "[auto|off|MODEL]", "show or choose the draft model"),
-    ("/save", "[NAME]", "name this chat (it is kept as it goes)"),
-    ("/load", "[NAME]", "go on with another chat, or list them"),
-    ("/export", "[FILE]", "write the talk to a file: .md, or .json"),
-    ("/quit", "", "leave (Ctrl-D does too)"),
-];
+commands! {
+    Help, "/help", "", "this list";
+    System, "/system", "[TEXT]", "show or set the system prompt (\"\" for none)";
+    Clear, "/clear", "", "forget the talk, keep the system prompt";
+    Retry, "/retry", "", "answer the last message again, with another seed";
+    Other, "/other", "[N]", "after /retry: show another one of the answers, and go on with it";
+    Undo, "/undo", "", "take the last message and its answer back";
+    Edit, "/edit", "[new]", "change the last message in $EDITOR and ask again, or write a new one";
+    File, "/file", "PATH [QUESTION]", "put a file before the question, or before the next message";
+    Copy, "/copy", "", "put the last answer into the clipboard";
+    Thoughts, "/thoughts", "", "what the model thought before its last answer";
+    Set, "/set", "[NAME VALUE]", "change a setting; /show lists them";
+    Show, "/show", "", "the model and the settings";
+    Stats, "/stats", "", "what the last answer cost";
+    Model, "/model", "[NAME]", "show the model, or go on with another one";
+    Draft, "/draft", "[auto|off|MODEL]", "show or choose the draft model";
+    Save, "/save", "[NAME]", "name this chat (it is kept as it goes)";
+    Load, "/load", "[NAME]", "go on with another chat, or list them";
+    Export, "/export", "[FILE]", "write the talk to a file: .md, or .json";
+    Quit, "/quit", "", "leave (Ctrl-D does too)";
+}
+
+/// A line that begins with a slash.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Slash<'a> {
+    pub name: &'a str,
+    /// None where nothing is called so.
+    pub command: Option<Command>,
+    pub argument: Option<&'a str>,
+}
 
 /// Parses a line, if it is a command. A path like `/etc/hosts is...` is not one.
 pub fn parse(line: &str) -> Option<Slash<'_>> {
@@ -70,32 +53,14 @@ pub fn parse(line: &str) -> Option<Slash<'_>> {
     if word.is_empty() || !word.chars().all(|c| c.is_ascii_alphabetic() || c == '?') {
         return None;
     }
-    let rest = rest.trim();
-    let argument = (!rest.is_empty()).then_some(rest);
-    Some(match word {
-        "help" | "?" => Slash::Help,
-        "system" => Slash::System(argument),
-        "clear" => Slash::Clear,
-        "retry" => Slash::Retry,
-        "other" => Slash::Other(argument),
-        "thoughts" => Slash::Thoughts,
-        "undo" => Slash::Undo,
-        "edit" => Slash::Edit(argument),
-        "file" => Slash::File(argument),
-        "copy" => Slash::Copy,
-        "set" => Slash::Set(
-            argument.map(|text| text.split_once(char::is_whitespace).map_or((text, ""), |(n, v)| (n, v.trim()))),
-        ),
-        "show" => Slash::Show,
-        "stats" => Slash::Stats,
-        "model" => Slash::Model(argument),
-        "draft" => Slash::Draft(argument),
-        "save" => Slash::Save(argument),
-        "load" => Slash::Load(argument),
-        "export" => Slash::Export(argument),
-        "quit" | "exit" | "bye" => Slash::Quit,
-        _ => Slash::Unknown(name),
-    })
+    let known = match name {
+        "/?" => "/help",
+        "/exit" | "/bye" => "/quit",
+        name => name,
+    };
+    let command = COMMANDS.iter().find(|(name, ..)| *name == known).map(|(.., command)| *command);
+    let argument = Some(rest.trim()).filter(|rest| !rest.is_empty());
+    Some(Slash { name, command, argument })
 }
 
 #[cfg(test)]
@@ -104,10 +69,10 @@ mod tests {
 
     #[test]
     fn commands_are_told_from_paths_and_text() {
-        assert_eq!(parse("/set temperature 0.5"), Some(Slash::Set(Some(("temperature", "0.5")))));
-        assert_eq!(parse("  /help "), Some(Slash::Help));
-        assert_eq!(parse("/system"), Some(Slash::System(None)));
-        assert_eq!(parse("/frob x"), Some(Slash::Unknown("/frob")));
+        let read = |line| parse(line).map(|own| (own.command, own.argument));
+        assert_eq!(read("/set temperature 0.5"), Some((Some(Command::Set), Some("temperature 0.5"))));
+        assert_eq!(read("  /? "), Some((Some(Command::Help), None)));
+        assert_eq!(read("/frob x"), Some((None, Some("x"))));
         assert_eq!(parse("/etc/hosts is what?"), None);
         assert_eq!(parse("/"), None);
         assert_eq!(parse("what is /help"), None);

@@ -11,23 +11,26 @@ use crate::error::{Error, Result};
 use crate::models::DraftWish;
 use crate::paths::expand_home;
 use crate::ui::hush::Hush;
-use crate::ui::slash::{self, Slash};
+use crate::ui::slash::{self, Command, Slash};
 use crate::ui::{clipboard, editor, input, output};
 
 /// The least that `/set context` takes, as `--ctx` does.
 const LEAST_CONTEXT: usize = 16;
 
 impl Talk<'_> {
-    pub(super) fn command(&mut self, command: &Slash) -> Result<()> {
-        match command {
-            Slash::Help => {
-                for (name, arguments, what) in slash::COMMANDS {
+    pub(super) fn command(&mut self, slash: &Slash) -> Result<()> {
+        let Some(command) = slash.command else {
+            return Err(Error::usage(format!("there is no command {}", slash.name)).hint("/help lists them"));
+        };
+        match (command, slash.argument) {
+            (Command::Help, _) => {
+                for (name, arguments, what, _) in slash::COMMANDS {
                     self.reply(&format!("  {:<22} {what}", format!("{name} {arguments}")));
                 }
                 self.reply("  \"\"\" begins and ends a message of several lines; a trailing \\ goes on in the next");
             }
-            Slash::System(None) => self.reply(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
-            Slash::System(Some(text)) => {
+            (Command::System, None) => self.reply(self.conversation.system.as_deref().unwrap_or("(no system prompt)")),
+            (Command::System, Some(text)) => {
                 let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 let text = quoted.unwrap_or(text);
                 self.conversation.system = (!text.is_empty()).then(|| text.to_owned());
@@ -38,27 +41,27 @@ impl Talk<'_> {
                     "the system prompt is set; it counts from the next message on"
                 });
             }
-            Slash::Clear => {
+            (Command::Clear, _) => {
                 self.conversation.clear();
                 self.happened(Event::Clear);
                 self.say("the talk is forgotten");
             }
-            Slash::Retry => return self.retry(),
-            Slash::Other(number) => self.other(*number)?,
-            Slash::Thoughts => self.thoughts()?,
-            Slash::Undo => match self.conversation.undo() {
+            (Command::Retry, _) => return self.retry(),
+            (Command::Other, number) => self.other(number)?,
+            (Command::Thoughts, _) => self.thoughts()?,
+            (Command::Undo, _) => match self.conversation.undo() {
                 Some(message) => {
                     self.happened(Event::Undo);
                     self.reply(&format!("taken back: {message}"));
                 }
                 None => self.reply("there is nothing to undo"),
             },
-            Slash::Edit(what) => self.edit(*what)?,
-            Slash::File(what) => self.file(*what)?,
-            Slash::Copy => self.copy()?,
-            Slash::Set(None) | Slash::Show => self.show(),
-            Slash::Set(Some((name, value))) => self.set(name, value)?,
-            Slash::Stats => match &self.last {
+            (Command::Edit, what) => self.edit(what)?,
+            (Command::File, what) => self.file(what)?,
+            (Command::Copy, _) => self.copy()?,
+            (Command::Set, Some(words)) => self.set(words)?,
+            (Command::Set | Command::Show, _) => self.show(),
+            (Command::Stats, _) => match &self.last {
                 Some((answer, began)) => {
                     self.reply(&report::line(answer, *began));
                     for line in answer.speculation.iter().flat_map(report::draft_lines) {
@@ -67,17 +70,14 @@ impl Talk<'_> {
                 }
                 None => self.reply("nothing was answered yet"),
             },
-            Slash::Draft(None) => self.reply(&self.drafters()),
-            Slash::Draft(Some(word)) => self.draft(DraftWish::from_word(word))?,
-            Slash::Save(name) => self.save_as(*name)?,
-            Slash::Load(name) => self.load_chat(*name)?,
-            Slash::Export(file) => self.export(*file)?,
-            Slash::Model(None) => self.reply(&self.title()),
-            Slash::Model(Some(name)) => self.switch(name)?,
-            Slash::Unknown(name) => {
-                return Err(Error::usage(format!("there is no command {name}")).hint("/help lists them"));
-            }
-            Slash::Quit => {}
+            (Command::Draft, None) => self.reply(&self.drafters()),
+            (Command::Draft, Some(word)) => self.draft(DraftWish::from_word(word))?,
+            (Command::Save, name) => self.save_as(name)?,
+            (Command::Load, name) => self.load_chat(name)?,
+            (Command::Export, file) => self.export(file)?,
+            (Command::Model, None) => self.reply(&self.title()),
+            (Command::Model, Some(name)) => self.switch(name)?,
+            (Command::Quit, _) => {}
         }
         Ok(())
     }
@@ -255,7 +255,8 @@ impl Talk<'_> {
         }
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+    fn set(&mut self, words: &str) -> Result<()> {
+        let (name, value) = words.split_once(char::is_whitespace).map_or((words, ""), |(n, v)| (n, v.trim()));
         self.apply(name, value)?;
         // Under one name, by which a flag is above it.
         let name = if name == "temp" { "temperature" } else { name };

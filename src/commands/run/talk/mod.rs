@@ -26,7 +26,7 @@ use crate::ui::hush::Hush;
 use crate::ui::input;
 use crate::ui::output::{Terminal, report as report_error};
 use crate::ui::repl::{Input, Lines};
-use crate::ui::slash::{self, Slash};
+use crate::ui::slash::{self, Command, Slash};
 
 /// A talk's context starts this large, and grows.
 const FIRST_CONTEXT: usize = 4096;
@@ -149,7 +149,7 @@ impl Talk<'_> {
                 }
                 Input::Message(message) if message.text.trim().is_empty() => Some(Ok(())),
                 Input::Message(message) => match slash::parse(&message.text) {
-                    Some(Slash::Quit) => None,
+                    Some(Slash { command: Some(Command::Quit), .. }) => None,
                     Some(command) => Some(self.command(&command)),
                     None => {
                         let _hush = Hush::begin();
