@@ -10,6 +10,7 @@ mod list;
 mod pull;
 mod rm;
 mod run;
+mod sheet;
 mod show;
 mod slot;
 mod tuning;

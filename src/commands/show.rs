@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::cache::ago;
-use crate::cli::{ListFormat, ShowArgs};
+use super::sheet::Sheet;
+use crate::cli::ShowArgs;
 use crate::engine::KvType;
 use crate::engine::llama::free_device_memory;
 use crate::error::{Error, Result};
@@ -16,20 +17,6 @@ use crate::ui::output::{self, Terminal, size};
 
 /// The context that memory is stated for, where the model takes it.
 const CONTEXT: usize = 4096;
-
-/// Lines for people and values for programs, made together.
-#[derive(Default)]
-struct Sheet {
-    lines: Vec<(&'static str, String)>,
-    values: Map<String, Value>,
-}
-
-impl Sheet {
-    fn put(&mut self, label: &'static str, words: impl Into<String>, key: &str, value: Value) {
-        self.lines.push((label, words.into()));
-        self.values.insert(key.to_owned(), value);
-    }
-}
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -42,11 +29,11 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
         Error::model(format!("{name} is not on this disk")).hint(format!("get it with `qchat pull {name}`"))
     })?;
     let mut sheet = Sheet::default();
-    sheet.put("name", &model.name, "name", json!(model.name));
-    sheet.put("file", model.file.display().to_string(), "file", json!(model.file));
-    sheet.put("size", size(model.bytes), "bytes", json!(model.bytes));
+    sheet.fact("name", &model.name, "name", json!(model.name));
+    sheet.fact("file", &model.file.display().to_string(), "file", json!(model.file));
+    sheet.fact("size", &size(model.bytes), "bytes", json!(model.bytes));
     if let Some(quant) = &model.quant {
-        sheet.put("quantisation", quant, "quantisation", json!(quant));
+        sheet.fact("quantisation", quant, "quantisation", json!(quant));
     }
     if let Some(facts) = Facts::of(&model)? {
         from_header(&mut sheet, &facts);
@@ -55,33 +42,23 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let licence = model.entry.as_ref().and_then(|entry| entry.licence.clone());
     let own = || model.header.as_ref()?.text("general.license").map(str::to_owned);
     if let Some(licence) = licence.or_else(own) {
-        sheet.put("licence", &licence, "licence", json!(licence));
+        sheet.fact("licence", &licence, "licence", json!(licence));
     }
     if let Some(draft) = model.entry.as_ref().and_then(|entry| entry.draft.as_ref()) {
         let here =
             registry.find(draft).is_ok_and(|draft| resolver.installed().iter().any(|own| own.entry.name == draft.name));
         let words = if here { draft.clone() } else { format!("{draft} (not here; `qchat pull {draft}`)") };
-        sheet.put("draft", words, "draft", json!(draft));
+        sheet.fact("draft", &words, "draft", json!(draft));
     }
     cached(&mut sheet, &paths, &model);
-    match args.output {
-        ListFormat::Json => output::print_json(&Value::Object(sheet.values))?,
-        ListFormat::Text => output::print_clean(&terminal, &sheet.lines.iter().map(row).collect::<String>())?,
-    }
+    sheet.print(&terminal, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A label and what it is, which may be several lines.
-fn row((label, words): &(&str, String)) -> String {
-    let mut lines = words.lines();
-    let first = format!("{label:<15} {}\n", lines.next().unwrap_or_default());
-    lines.fold(first, |text, line| text + &format!("{:<15} {line}\n", ""))
-}
-
 fn from_header(sheet: &mut Sheet, facts: &Facts) {
-    sheet.put("architecture", &facts.architecture, "architecture", json!(facts.architecture));
+    sheet.fact("architecture", &facts.architecture, "architecture", json!(facts.architecture));
     let parameters = facts.census.all.elements;
-    sheet.put("parameters", count(parameters), "parameters", json!(parameters));
+    sheet.fact("parameters", &count(parameters), "parameters", json!(parameters));
     let mut types: Vec<_> = facts.census.types.iter().map(|(kind, tally)| (type_name(*kind), *tally)).collect();
     types.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
     let words = types.iter().map(|(name, tally)| {
@@ -91,13 +68,13 @@ fn from_header(sheet: &mut Sheet, facts: &Facts) {
         .iter()
         .map(|(name, tally)| (name.clone(), json!({ "tensors": tally.tensors, "bytes": tally.bytes })))
         .collect();
-    sheet.put("tensors", words.collect::<Vec<_>>().join("\n"), "tensor_types", Value::Object(object));
-    sheet.put("read a token", size(facts.read_per_token), "bytes_read_per_token", json!(facts.read_per_token));
+    sheet.fact("tensors", &words.collect::<Vec<_>>().join("\n"), "tensor_types", Value::Object(object));
+    sheet.fact("read a token", &size(facts.read_per_token), "bytes_read_per_token", json!(facts.read_per_token));
     if let Some(context) = facts.context {
-        sheet.put("context", format!("{context} tokens"), "context", json!(context));
+        sheet.fact("context", &format!("{context} tokens"), "context", json!(context));
     }
-    sheet.put("template", &facts.template, "template", json!(facts.template));
-    sheet.put("tokenizer", &facts.tokenizer, "tokenizer", json!(facts.tokenizer));
+    sheet.fact("template", &facts.template, "template", json!(facts.template));
+    sheet.fact("tokenizer", &facts.tokenizer, "tokenizer", json!(facts.tokenizer));
 }
 
 fn memory(sheet: &mut Sheet, model: &Resolved) {
@@ -106,7 +83,7 @@ fn memory(sheet: &mut Sheet, model: &Resolved) {
     let kv: Vec<(String, u64)> = KvType::ALL.into_iter().map(of_type).collect();
     let words = kv.iter().map(|(name, bytes)| format!("{name} {:.1} KiB", *bytes as f64 / 1024.0));
     let object: Map<String, Value> = kv.iter().map(|(name, bytes)| (name.clone(), json!(bytes))).collect();
-    sheet.put("KV a token", words.collect::<Vec<_>>().join(", "), "kv_bytes_per_token", Value::Object(object));
+    sheet.fact("KV a token", &words.collect::<Vec<_>>().join(", "), "kv_bytes_per_token", Value::Object(object));
     let context = model.header.as_ref().and_then(crate::models::Header::context).unwrap_or(CONTEXT).min(CONTEXT);
     let needed = needs.at(context);
     let free = free_device_memory().or_else(available);
@@ -116,8 +93,8 @@ fn memory(sheet: &mut Sheet, model: &Resolved) {
         (Some(false), Some(free)) => format!(", does not fit ({} free)", size(free)),
         _ => String::new(),
     };
-    sheet.put("memory", format!("{} with {context} tokens{verdict}", size(needed)), "memory_bytes", json!(needed));
-    sheet.values.insert("fits".into(), json!(fits));
+    sheet.fact("memory", &format!("{} with {context} tokens{verdict}", size(needed)), "memory_bytes", json!(needed));
+    sheet.put("fits", json!(fits));
 }
 
 /// What is cached of this model's prompts, and what that saved.
@@ -137,7 +114,7 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
             bytesize::ByteSize(used.bytes),
             ago(used.used)
         );
-        sheet.lines.push(("prefix cache", words));
+        sheet.line("prefix cache", &words);
         let spared = &about.spared;
         if spared.times > 0 {
             let words = format!(
@@ -146,14 +123,14 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
                 output::count(spared.times as usize, "answer"),
                 spared.seconds
             );
-            sheet.lines.push(("prefix cache", words));
+            sheet.line("prefix cache", &words);
         }
         rows.push(json!({ "blocks": used.blocks, "tokens": used.tokens, "bytes": used.bytes, "spared": spared }));
     }
     if rows.is_empty() {
-        sheet.lines.push(("prefix cache", "nothing".into()));
+        sheet.line("prefix cache", "nothing");
     }
-    sheet.values.insert("prefix_cache".into(), json!(rows));
+    sheet.put("prefix_cache", json!(rows));
 }
 
 /// A number of parameters as people say it.

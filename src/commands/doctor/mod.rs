@@ -1,15 +1,14 @@
 //! `qchat doctor`: this machine, this build, and which part of it holds a model back.
 
 mod model;
-mod sheet;
 mod tune;
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use sheet::Sheet;
+use serde_json::json;
 
-use crate::cli::{DoctorArgs, ListFormat};
+use super::sheet::Sheet;
+use crate::cli::DoctorArgs;
 use crate::engine::llama::{self, route_logs};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
@@ -18,7 +17,7 @@ use crate::measure::machine::{bandwidth, disk, features};
 use crate::models::{self, Registry, Resolver};
 use crate::paths::Paths;
 use crate::settings::physical_cores;
-use crate::ui::output::{self, Terminal, count, size};
+use crate::ui::output::{Terminal, count, size};
 
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
@@ -39,10 +38,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if let Some(target) = target {
         doctor.model(&target, bandwidth)?;
     }
-    match args.output {
-        ListFormat::Json => output::print_json(&Value::Object(doctor.sheet.values))?,
-        ListFormat::Text => output::print_clean(&terminal, &doctor.sheet.lines)?,
-    }
+    doctor.sheet.print(&terminal, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
