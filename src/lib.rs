@@ -13,7 +13,7 @@
 //! | [`measure`] | figures side by side, how sure they are, and what the machine allows |
 //! | [`ui`] | stdout for data, stderr for status, the REPL |
 //! | [`commands`] | one file a subcommand: wiring only |
-//! | [`error`], [`interrupt`], [`paths`] | used everywhere |
+//! | [`error`], [`interrupt`], [`paths`], [`words`] | used everywhere |
 //!
 //! Arrows point down only:
 //!
@@ -43,6 +43,7 @@ pub mod prefix;
 pub mod sample;
 pub mod settings;
 pub mod ui;
+pub mod words;
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -52,7 +52,7 @@ fn list(paths: &Paths, terminal: &Terminal, format: ListFormat) -> Result<ExitCo
             "{model:<28} {:>6} blocks {:>9} tokens {:>9}  used {}",
             usage.blocks,
             usage.tokens,
-            bytesize::ByteSize(usage.bytes).to_string(),
+            output::size(usage.bytes),
             ago(usage.used)
         );
     }
@@ -106,8 +106,8 @@ fn prune(
     terminal.reply(&format!(
         "{} deleted ({}), {} are left",
         output::count(pruned.files, "block"),
-        bytesize::ByteSize(pruned.bytes),
-        bytesize::ByteSize(pruned.left)
+        output::size(pruned.bytes),
+        output::size(pruned.left)
     ));
     Ok(ExitCode::SUCCESS)
 }
@@ -132,7 +132,7 @@ fn clear(paths: &Paths, terminal: &Terminal) -> Result<ExitCode> {
     let bytes = Inventory::of(&root).bytes();
     match std::fs::remove_dir_all(&root) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot_change(&error)),
-        _ => terminal.reply(&format!("the prefix cache is empty now ({} deleted)", bytesize::ByteSize(bytes))),
+        _ => terminal.reply(&format!("the prefix cache is empty now ({} deleted)", output::size(bytes))),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -111,7 +111,7 @@ fn cached(sheet: &mut Sheet, paths: &Paths, model: &Resolved) {
             "{} in {}, {}, used {}",
             output::count(used.tokens, "token"),
             output::count(used.blocks, "block"),
-            bytesize::ByteSize(used.bytes),
+            size(used.bytes),
             ago(used.used)
         );
         sheet.line("prefix cache", &words);

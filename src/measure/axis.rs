@@ -6,6 +6,7 @@ use super::arm::Setting;
 use super::distinct;
 use super::drafting::Drafting;
 use crate::engine::KvType;
+use crate::words::count;
 
 /// One way in which arms differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +92,8 @@ impl Axis {
             Self::Threads(values) => {
                 let usual = || distinct([base.threads, 1, base.threads.div_ceil(2), logical_cores]);
                 let values = if values.is_empty() { usual() } else { values.clone() };
-                let name = |count: usize| format!("{count} thread{}", if count == 1 { "" } else { "s" });
-                values.into_iter().map(|count| named(name(count), &|s| s.threads = count)).collect()
+                let of = |threads: usize| named(count(threads, "thread"), &|s| s.threads = threads);
+                values.into_iter().map(of).collect()
             }
             Self::FlashAttention => [("flash attention", true), ("without", false)]
                 .map(|(name, flash)| named(name.into(), &|s| s.layout.flash_attention = flash))

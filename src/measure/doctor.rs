@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::speed::Speed;
+use crate::words::count;
 
 /// Depths for which ceilings are stated.
 const DEPTHS: [usize; 3] = [0, 4096, 32_768];
@@ -172,7 +173,6 @@ fn quantise(own: &Evidence) -> Option<Verdict> {
 fn cache(own: &Evidence) -> Option<Verdict> {
     let talks = &own.talks;
     let share = talks.reading(own.speed)?;
-    let count = |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
     let (seconds, times) = own.spared;
     let saved = if times > 0 {
         format!("; it has saved {seconds:.0} s in {} so far", count(times as usize, "answer"))

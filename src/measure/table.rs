@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::report::{ArmReport, RatioReport, Report};
 use super::stats::{High, Summary};
+use crate::words::{count, size};
 
 /// How tables look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +38,10 @@ fn head(report: &Report) -> String {
     let mut text = String::new();
     for model in &report.models {
         let quant = model.quantisation.as_ref().map_or_else(String::new, |quant| format!("{quant}, "));
-        let _ = writeln!(
-            text,
-            "{}: {quant}{:.2} GB, loaded in {:.0} ms",
-            model.name,
-            model.bytes as f64 / 1e9,
-            model.load_ms
-        );
+        let _ = writeln!(text, "{}: {quant}{}, loaded in {:.0} ms", model.name, size(model.bytes), model.load_ms);
     }
-    let memory = machine.memory_bytes.map_or_else(String::new, |bytes| format!(", {:.0} GB", bytes as f64 / 1e9));
+    let memory = machine.memory_bytes.map_or_else(String::new, |bytes| format!(", {}", size(bytes)));
     let cpu = if machine.cpu.is_empty() { "unknown CPU" } else { &machine.cpu };
-    let count = |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
     let (cores, threads) = (count(machine.physical_cores, "core"), count(machine.threads, "thread"));
     let _ = writeln!(text, "{cpu}, {cores}{memory}; {threads}; qchat {}, {}", report.version, report.engine);
     if report.stopped {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::speed::Speed;
+use crate::words::count;
 
 /// One way to run a model, measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,9 +49,8 @@ impl Trial {
     /// What was tried, in words.
     pub fn words(&self) -> String {
         let weights = if self.repack { "rearranged" } else { "as stored" };
-        let threads = if self.threads == 1 { "thread" } else { "threads" };
         let flash = if self.flash_attention { "on" } else { "off" };
-        format!("weights {weights}, {} {threads}, flash attention {flash}", self.threads)
+        format!("weights {weights}, {}, flash attention {flash}", count(self.threads, "thread"))
     }
 
     /// Milliseconds of a token: reading and steps count alike, each in proportion to what it is at best.

@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::clean::{self, Cleaner};
 use crate::cli::{Cli, Colour, UiArgs};
 use crate::error::{Error, Kind, Result};
+pub use crate::words::{count, size};
 
 /// What the terminal allows and the user wants.
 #[derive(Clone, Copy, Debug)]
@@ -90,25 +91,11 @@ impl Terminal {
     }
 }
 
-/// A number of things, in words.
-pub fn count(number: usize, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
-}
-
 /// A number with a comma at each thousand.
 pub fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     groups.join(",")
-}
-
-/// Bytes of a model, in words.
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        10_000_000..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
-    }
 }
 
 /// A line in rows of at most so many columns, as far as spaces allow.

@@ -10,6 +10,7 @@ use super::clean;
 use super::hush::Hush;
 use super::output::Terminal;
 use crate::models::fetch::Progress;
+use crate::words::size;
 
 /// A load or a wait that deserves a line when it lasts; the line goes when this is dropped.
 pub struct Waiting {
@@ -174,10 +175,12 @@ impl Downloads {
 
 impl Progress for Downloads {
     fn begin(&mut self, name: &str, bytes: Option<u64>) {
-        let size = bytes.map(|bytes| format!(" ({})", indicatif::HumanBytes(bytes))).unwrap_or_default();
+        let size = bytes.map(|bytes| format!(" ({})", size(bytes))).unwrap_or_default();
         if self.terminal.draws_progress() {
             let bar = ProgressBar::with_draw_target(bytes, ProgressDrawTarget::stderr());
-            bar.set_style(style("{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}"));
+            bar.set_style(style(
+                "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}",
+            ));
             bar.set_message(clean::line(name));
             self.bar = Some(bar);
         } else {

@@ -37,7 +37,7 @@ pub(super) fn section(report: &Report, arms: &Arms) -> String {
 
 fn facts(report: &Report) -> String {
     let machine = &report.machine;
-    let memory = machine.memory_bytes.map_or_else(String::new, |bytes| format!(", {} memory", text::bytes(bytes)));
+    let memory = machine.memory_bytes.map_or_else(String::new, |bytes| format!(", {} memory", text::size(bytes)));
     let hardware = format!(
         "{}, {}, {} used{memory}",
         text::short(&machine.cpu),
@@ -71,7 +71,7 @@ fn facts(report: &Report) -> String {
 
 fn one_model(model: &ModelReport) -> String {
     let quantisation = model.quantisation.as_ref().map_or_else(String::new, |name| format!(", {}", text::short(name)));
-    let size = text::bytes(model.bytes);
+    let size = text::size(model.bytes);
     format!("{}{quantisation}, {size}, loaded in {} ms", text::name(&model.name), figure(model.load_ms))
 }
 
@@ -88,7 +88,7 @@ fn models(report: &Report) -> String {
     ];
     let rows = report.models.iter().map(|model| {
         let quantisation = model.quantisation.as_deref().map_or_else(String::new, text::short);
-        vec![text::name(&model.name), quantisation, text::bytes(model.bytes), figure(model.load_ms)]
+        vec![text::name(&model.name), quantisation, text::size(model.bytes), figure(model.load_ms)]
     });
     table("Models", &columns, &rows.collect::<Vec<_>>())
 }
@@ -137,7 +137,7 @@ fn row(report: &Report, arm: Arm, ttft: &str, itl: &str) -> Vec<String> {
         beside.unwrap_or_default(),
         speculation.as_ref().and_then(|s| text::percent(s.accepted, s.proposed)).unwrap_or_default(),
         agreement.as_ref().map_or_else(String::new, same),
-        arm.report.memory_bytes.map_or_else(String::new, text::bytes),
+        arm.report.memory_bytes.map_or_else(String::new, text::size),
         text::p50(arm.report.joules.as_ref()),
     ]
 }

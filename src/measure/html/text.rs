@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::measure::stats::Summary;
+pub(super) use crate::words::{count, size};
 
 /// Text as HTML, in elements and in attributes. What cannot be seen, or turns the direction of what follows, is shown as
 /// a picture of itself or as a replacement character.
@@ -82,20 +83,4 @@ pub(super) fn p50(summary: Option<&Summary>) -> String {
 
 pub(super) fn percent(part: usize, of: usize) -> Option<String> {
     (of > 0).then(|| format!("{:.0} %", part as f64 / of as f64 * 100.0))
-}
-
-pub(super) fn bytes(bytes: u64) -> String {
-    let mut size = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if size < 1000.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", figure(size)) };
-        }
-        size /= 1000.0;
-    }
-    format!("{} TB", figure(size))
-}
-
-/// "1 answer", "3 answers".
-pub(super) fn count(n: usize, of: &str) -> String {
-    format!("{n} {of}{}", if n == 1 { "" } else { "s" })
 }

@@ -8,10 +8,10 @@
 use std::thread;
 use std::time::Duration;
 
-use bytesize::ByteSize;
 use serde::Serialize;
 
 use super::readers::Readers;
+use crate::words::size;
 
 /// Bytes a second, all threads together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,7 +59,7 @@ fn buffer(cache: Option<u64>, available: Option<u64>) -> Result<u64, String> {
     let wanted = cache.map_or(MOST, |cache| cache.saturating_mul(4).clamp(LEAST, MOST));
     let bytes = available.map_or(wanted, |available| wanted.min(available / 8));
     if bytes < TOO_LITTLE {
-        let available = ByteSize(available.unwrap_or_default());
+        let available = size(available.unwrap_or_default());
         return Err(format!("{available} of free memory is too little to measure its speed"));
     }
     Ok(bytes)
@@ -78,6 +78,6 @@ mod tests {
         assert_eq!(buffer(None, None), Ok(gib));
         assert_eq!(buffer(Some(u64::MAX), Some(gib)), Ok(128 * mib));
         let refused = buffer(Some(16 * mib), Some(200 * mib)).unwrap_err();
-        assert_eq!(refused, "200.0 MiB of free memory is too little to measure its speed");
+        assert_eq!(refused, "210 MB of free memory is too little to measure its speed");
     }
 }

@@ -5,8 +5,9 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-use bytesize::ByteSize;
 use serde::Serialize;
+
+use crate::words;
 
 /// Bytes a second, one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,7 +50,7 @@ const STEP: usize = 1 << 20;
 pub fn measure(folder: &Path) -> Result<Disk, String> {
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
     let free = fs4::available_space(folder).map_err(failed)?;
-    let bytes = size(free).ok_or_else(|| format!("{}: only {} are free", folder.display(), ByteSize(free)))?;
+    let bytes = size(free).ok_or_else(|| format!("{}: only {} are free", folder.display(), words::size(free)))?;
     let mut file = tempfile::tempfile_in(folder).map_err(failed)?;
     let write = write(&mut file, bytes).map_err(failed)?;
     let source = drop_cached(&file, bytes);
