@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::Talk;
 use crate::chat::{self, Chat, ChatName, Chats, Conversation, Decoded, Event, Message, Opened, Past, Role};
-use crate::cli::Visibility;
 use crate::engine::Token;
 use crate::error::{Error, Result};
 use crate::generate::{End, vocabulary_digest};
@@ -258,11 +257,8 @@ impl Talk<'_> {
     fn begin_anew(&mut self) {
         let settings = self.loader.settings;
         self.conversation = Conversation::new(self.loaded.system(settings));
-        self.sampling = settings.sampling.clone();
-        self.max_tokens = settings.max_tokens;
-        self.stops.clone_from(&settings.stops);
+        self.settings = settings.clone();
         self.reasoning = self.loader.visibility();
-        self.thought_budget = settings.reasoning_budget;
         self.loaded.speaker.limit_context(settings.n_ctx);
         self.last = None;
     }
@@ -286,14 +282,5 @@ impl Talk<'_> {
         })?;
         self.reply(&format!("written to {file}"));
         Ok(())
-    }
-
-    /// What is shown of thoughts, as `/set` calls it.
-    pub(super) fn reasoning_word(&self) -> &'static str {
-        match self.reasoning {
-            Visibility::Show => "show",
-            Visibility::Fold => "fold",
-            Visibility::Hide => "hide",
-        }
     }
 }

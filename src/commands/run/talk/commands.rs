@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::ValueEnum as _;
+
 use super::super::load::Purpose;
 use super::super::report;
 use super::{FIRST_CONTEXT, Talk, refuse_base_model};
@@ -89,7 +91,7 @@ impl Talk<'_> {
         if !self.conversation.retract_answer() {
             return Err(Error::usage("there is nothing to retry").hint("ask something first"));
         }
-        self.sampling.seed = self.sampling.seed.wrapping_add(1);
+        self.settings.sampling.seed = self.settings.sampling.seed.wrapping_add(1);
         self.may_happen(Event::Retract);
         let answered = self.answer();
         if self.conversation.messages().last().is_some_and(|last| last.role == Role::User) {
@@ -229,9 +231,10 @@ impl Talk<'_> {
     }
 
     fn show(&self) {
-        let own = self.sampling.for_model(self.loaded.entry.as_ref());
+        let own = self.settings.sampling.for_model(self.loaded.entry.as_ref());
         let session = self.loaded.speaker.session();
         let (n_ctx, most, held) = (session.n_ctx(), session.max_context(), session.held().len());
+        let reasoning = self.reasoning.to_possible_value();
         let limit = |most: Option<usize>| most.map_or_else(|| "no limit".into(), |most| most.to_string());
         let rows = [
             ("model", self.title()),
@@ -244,11 +247,11 @@ impl Talk<'_> {
             ("min_p", own.min_p.to_string()),
             ("repeat_penalty", own.repeat_penalty.to_string()),
             ("seed", own.seed.to_string()),
-            ("max_tokens", limit(self.max_tokens)),
-            ("stop", if self.stops.is_empty() { "none".into() } else { format!("{:?}", self.stops) }),
+            ("max_tokens", limit(self.settings.max_tokens)),
+            ("stop", if self.settings.stops.is_empty() { "none".into() } else { format!("{:?}", self.settings.stops) }),
             ("thinking", self.loaded.speaker.thinking().into()),
-            ("reasoning", self.reasoning_word().into()),
-            ("reasoning_budget", limit(self.thought_budget)),
+            ("reasoning", reasoning.map_or_else(String::new, |own| own.get_name().to_owned())),
+            ("reasoning_budget", limit(self.settings.reasoning_budget)),
         ];
         for (name, value) in rows {
             self.reply(&format!("{name:<18}{value}"));
@@ -269,14 +272,15 @@ impl Talk<'_> {
         let bad = |what: String| Error::usage(format!("{}: {what}", format!("/set {name} {value}").trim_end()));
         let number = |low, high| cli::in_range(value, low, high).map_err(bad);
         let whole = || value.parse::<u64>().map_err(|_| bad("a whole number is needed".into()));
+        let sampling = &mut self.settings.sampling;
         match name {
-            "temperature" | "temp" => self.sampling.typed.temperature = Some(number(0.0, 10.0)?),
-            "top_p" => self.sampling.typed.top_p = Some(number(0.0, 1.0)?),
-            "min_p" => self.sampling.typed.min_p = Some(number(0.0, 1.0)?),
-            "repeat_penalty" => self.sampling.typed.repeat_penalty = Some(number(0.1, 10.0)?),
-            "top_k" => self.sampling.typed.top_k = Some(whole().and_then(|k| number(0.0, 1e6).map(|_| k))? as usize),
-            "seed" => self.sampling.seed = whole()?,
-            "max_tokens" => self.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
+            "temperature" | "temp" => sampling.typed.temperature = Some(number(0.0, 10.0)?),
+            "top_p" => sampling.typed.top_p = Some(number(0.0, 1.0)?),
+            "min_p" => sampling.typed.min_p = Some(number(0.0, 1.0)?),
+            "repeat_penalty" => sampling.typed.repeat_penalty = Some(number(0.1, 10.0)?),
+            "top_k" => sampling.typed.top_k = Some(whole().and_then(|k| number(0.0, 1e6).map(|_| k))? as usize),
+            "seed" => sampling.seed = whole()?,
+            "max_tokens" => self.settings.max_tokens = Some(whole()? as usize).filter(|n| *n > 0),
             "context" => {
                 let tokens = whole()? as usize;
                 if tokens < LEAST_CONTEXT {
@@ -284,16 +288,14 @@ impl Talk<'_> {
                 }
                 self.loaded.speaker.limit_context(Some(tokens));
             }
-            "stop" => self.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
+            "stop" => self.settings.stops = if value.is_empty() { Vec::new() } else { vec![value.to_owned()] },
             "reasoning" => {
-                self.reasoning = match value {
-                    "show" => Visibility::Show,
-                    "fold" => Visibility::Fold,
-                    "hide" => Visibility::Hide,
-                    _ => return Err(bad("show, fold or hide is needed".into()).hint("/set thinking off ends thoughts")),
-                }
+                let bad = |_| bad("show, fold or hide is needed".into()).hint("/set thinking off ends thoughts");
+                self.reasoning = Visibility::from_str(value, false).map_err(bad)?;
             }
-            "reasoning_budget" => self.thought_budget = if value == "off" { None } else { Some(whole()? as usize) },
+            "reasoning_budget" => {
+                self.settings.reasoning_budget = if value == "off" { None } else { Some(whole()? as usize) }
+            }
             "thinking" => {
                 let thinks = match value {
                     "on" => true,

@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::generate::{Answer, Finish, Fitted, Part, Sink as _, TurnSettings};
 use crate::interrupt;
 use crate::models::{DraftWish, Target};
-use crate::settings::SamplingLayers;
+use crate::settings::Settings;
 use crate::ui::answer::{AnswerSink, Form};
 use crate::ui::hush::Hush;
 use crate::ui::input;
@@ -43,11 +43,8 @@ pub(super) fn run(loader: &Loader, target: &Target, opened: Option<Opened>) -> R
         conversation: Conversation::new(loaded.system(settings)),
         loader,
         loaded,
-        sampling: settings.sampling.clone(),
-        max_tokens: settings.max_tokens,
-        stops: settings.stops.clone(),
+        settings: settings.clone(),
         reasoning: loader.visibility(),
-        thought_budget: settings.reasoning_budget,
         wish: settings.draft.clone(),
         blocked: None,
         told_spared: false,
@@ -76,12 +73,9 @@ struct Talk<'a> {
     loader: &'a Loader<'a>,
     loaded: Loaded,
     conversation: Conversation,
-    sampling: SamplingLayers,
-    max_tokens: Option<usize>,
-    stops: Vec<String>,
+    /// Those that the program began with, as `/set` has changed them.
+    settings: Settings,
     reasoning: Visibility,
-    /// The most tokens of thoughts.
-    thought_budget: Option<usize>,
     wish: DraftWish,
     /// Why nobody can draft for this model, once that showed.
     blocked: Option<&'static str>,
@@ -211,15 +205,7 @@ impl Talk<'_> {
             // The end of the last answer is saved already.
             _ => Vec::new(),
         };
-        let turn = TurnSettings {
-            sampling: self.sampling.for_model(self.loaded.entry.as_ref()),
-            stops: self.stops.clone(),
-            max_tokens: self.max_tokens,
-            reasoning,
-            thoughts: self.thought_budget.map(|tokens| self.loaded.speaker.thought_limit(tokens)),
-            boundaries,
-            ..TurnSettings::default()
-        };
+        let turn = TurnSettings { boundaries, ..self.loaded.turn(&self.settings, reasoning, None) };
         let mut sink = AnswerSink::new(self.terminal(), self.form());
         let answer = self.loaded.speaker.answer(prompt, turn, &mut sink);
         sink.finish(true)?;
@@ -229,7 +215,7 @@ impl Talk<'_> {
         }
         match answer.finish {
             Finish::Interrupted => self.say("(stopped)"),
-            Finish::Length if self.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
+            Finish::Length if self.settings.max_tokens.is_none_or(|most| answer.tokens.len() < most) => {
                 self.reply("(the context is full; /clear empties it, /set context N makes it larger)");
             }
             _ => {}
