@@ -20,7 +20,7 @@ use qchat::engine::{ContextSettings, Model, Row, Save, Token};
 use qchat::generate::draft::{Ngram, Offer, Plan, Policy, Speculator};
 use qchat::generate::{Cached, Content, Keep, Limits, Part, Reasoning, Sink, SinkClosed, Speaker, TurnSettings};
 use qchat::interrupt::Interrupt;
-use qchat::models::{DraftWish, Registry, Resolver};
+use qchat::models::{DraftWish, Resolver};
 use qchat::paths::Paths;
 use qchat::prefix::{About, Bounds, Inventory, Store};
 use qchat::sample::Sampling;
@@ -226,9 +226,7 @@ fn other_scripts_come_out_whole() {
 
 #[test]
 fn a_model_of_another_family_is_no_draft() {
-    let paths = Paths::under(&home());
-    let registry = Registry::load(&paths.user_registry()).unwrap();
-    let resolver = Resolver { registry: &registry, paths: &paths };
+    let resolver = Resolver::new(Paths::under(&home())).unwrap();
     let here = |name: &str| resolver.here(&resolver.target(name).unwrap()).unwrap();
     // For machines that have pulled it (scripts/bench does).
     let Some(qwen) = here("qwen2.5-coder-0.5b") else { return };

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use super::free_memory;
 use crate::cli::{ListArgs, ListFormat};
-use crate::engine::llama::free_device_memory;
 use crate::error::Result;
-use crate::models::{Registry, Resolver, Source, available};
+use crate::models::{Resolver, Source};
 use crate::paths::Paths;
 use crate::ui::output::{self, Terminal};
 
@@ -20,13 +20,11 @@ const SIZE_AND_PLACE: usize = 2 + "10.00 GB".len() + 2 + "LM Studio".len();
 
 pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
-    let paths = Paths::from_env()?;
-    let registry = Registry::load(&paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &paths };
-    let free = free_device_memory().or_else(available);
+    let resolver = Resolver::new(Paths::from_env()?)?;
+    let free = free_memory();
     let mut rows = Vec::new();
     let installed = resolver.installed();
-    for entry in registry.entries() {
+    for entry in resolver.registry.entries() {
         let here = installed.iter().find(|installed| installed.entry.name == entry.name);
         let source = entry.sources.first();
         let bytes = here.map_or_else(|| source.map_or(0, Source::bytes), |here| here.bytes);

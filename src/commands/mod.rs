@@ -21,8 +21,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::cli::{Cli, Command};
-use crate::engine::EngineError;
+use crate::engine::{EngineError, llama};
 use crate::error::{Error, Result};
+use crate::models;
 
 /// Runs what was typed; `began` is when the process did.
 ///
@@ -43,6 +44,11 @@ pub fn run(cli: Cli, began: Instant) -> Result<ExitCode> {
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
+}
+
+/// Bytes that models may take: of the GPUs, else of the machine.
+fn free_memory() -> Option<u64> {
+    llama::free_device_memory().or_else(models::available)
 }
 
 /// Why a model's file is not in memory now.

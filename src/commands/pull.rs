@@ -14,13 +14,11 @@ use crate::ui::progress::Downloads;
 pub(super) fn run(args: &PullArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
     let interrupt = Interrupt::on_ctrl_c()?;
-    let paths = Paths::from_env()?;
-    let registry = Registry::load(&paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &paths };
+    let resolver = Resolver::new(Paths::from_env()?)?;
     // Every name is known before the first byte comes.
     let mut targets = args.models.iter().map(|model| resolver.target(model)).collect::<Result<Vec<Target>>>()?;
     if !args.no_draft {
-        for draft in targets.iter().filter_map(|target| draft_of(&registry, target)).collect::<Vec<_>>() {
+        for draft in targets.iter().filter_map(|target| draft_of(&resolver.registry, target)).collect::<Vec<_>>() {
             if !targets.contains(&draft) {
                 targets.push(draft);
             }
@@ -74,7 +72,7 @@ fn would_pull(resolver: &Resolver, target: &Target, fetcher: &mut Fetcher, termi
         return Ok(Some(0));
     }
     let Target::Entry(entry) = target else { return Ok(Some(0)) };
-    let (from, bytes) = fetch::would_fetch(entry, resolver.paths, fetcher)?;
+    let (from, bytes) = fetch::would_fetch(entry, &resolver.paths, fetcher)?;
     terminal.reply(&format!("{}: {} from {from}", entry.name, bytes.map_or_else(|| "unknown size".into(), size)));
     Ok(bytes)
 }

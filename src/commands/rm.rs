@@ -4,16 +4,14 @@ use std::process::ExitCode;
 
 use crate::cli::RmArgs;
 use crate::error::{Error, Result};
-use crate::models::{Receipt, Registry, Resolver, Target};
+use crate::models::{Receipt, Resolver, Target};
 use crate::paths::Paths;
 use crate::ui::input;
 use crate::ui::output::{Terminal, size};
 
 pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
-    let paths = Paths::from_env()?;
-    let registry = Registry::load(&paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &paths };
+    let resolver = Resolver::new(Paths::from_env()?)?;
     // All or none: what must not go is said before anything goes.
     let mut receipts = args.models.iter().map(|model| receipt(&resolver, model)).collect::<Result<Vec<_>>>()?;
     receipts.sort_by(|a, b| a.name.cmp(&b.name));
@@ -31,7 +29,7 @@ pub(super) fn run(args: &RmArgs) -> Result<ExitCode> {
             terminal.reply(&format!("{} stays", receipt.name));
             continue;
         }
-        receipt.remove(&paths)?;
+        receipt.remove(&resolver.paths)?;
         terminal.reply(&format!("{} is deleted ({size})", receipt.name));
     }
     Ok(ExitCode::SUCCESS)
@@ -43,11 +41,11 @@ fn receipt(resolver: &Resolver, model: &str) -> Result<Receipt> {
     let Target::Entry(entry) = &target else {
         return Err(yours(model));
     };
-    let receipt = Receipt::read(resolver.paths, &entry.name).filter(|receipt| !receipt.removal().files.is_empty());
+    let receipt = Receipt::read(&resolver.paths, &entry.name).filter(|receipt| !receipt.removal().files.is_empty());
     let own_folder = resolver.paths.models().join(&entry.name);
     let here = if receipt.is_some() { None } else { resolver.here(&target)? };
     // It may have been fetched under another name: by its address, or before the registry had it.
-    let receipt = receipt.or_else(|| Receipt::of_files(resolver.paths, &here.as_ref()?.files()));
+    let receipt = receipt.or_else(|| Receipt::of_files(&resolver.paths, &here.as_ref()?.files()));
     match (receipt, here) {
         (Some(receipt), _) => Ok(receipt),
         // Fetched before there were receipts: the folder is qchat's own.

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 
 use super::cache::ago;
+use super::free_memory;
 use super::sheet::Sheet;
 use crate::cli::ShowArgs;
 use crate::engine::KvType;
-use crate::engine::llama::free_device_memory;
 use crate::error::{Error, Result};
-use crate::models::{Facts, Identity, Needs, Registry, Resolved, Resolver, Target, available, type_name};
+use crate::models::{Facts, Identity, Needs, Resolved, Resolver, Target, type_name};
 use crate::paths::Paths;
 use crate::prefix::{Bounds, Inventory, Store};
 use crate::ui::output::{self, Terminal, size};
@@ -20,9 +20,7 @@ const CONTEXT: usize = 4096;
 
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
-    let paths = Paths::from_env()?;
-    let registry = Registry::load(&paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &paths };
+    let resolver = Resolver::new(Paths::from_env()?)?;
     let target = resolver.target(&args.model)?;
     let model = resolver.here(&target)?.ok_or_else(|| {
         let name = if let Target::Entry(entry) = &target { &entry.name } else { &args.model };
@@ -45,12 +43,14 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
         sheet.fact("licence", &licence, "licence", json!(licence));
     }
     if let Some(draft) = model.entry.as_ref().and_then(|entry| entry.draft.as_ref()) {
-        let here =
-            registry.find(draft).is_ok_and(|draft| resolver.installed().iter().any(|own| own.entry.name == draft.name));
+        let here = resolver
+            .registry
+            .find(draft)
+            .is_ok_and(|draft| resolver.installed().iter().any(|own| own.entry.name == draft.name));
         let words = if here { draft.clone() } else { format!("{draft} (not here; `qchat pull {draft}`)") };
         sheet.fact("draft", &words, "draft", json!(draft));
     }
-    cached(&mut sheet, &paths, &model);
+    cached(&mut sheet, &resolver.paths, &model);
     sheet.print(&terminal, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -86,7 +86,7 @@ fn memory(sheet: &mut Sheet, model: &Resolved) {
     sheet.fact("KV a token", &words.collect::<Vec<_>>().join(", "), "kv_bytes_per_token", Value::Object(object));
     let context = model.header.as_ref().and_then(crate::models::Header::context).unwrap_or(CONTEXT).min(CONTEXT);
     let needed = needs.at(context);
-    let free = free_device_memory().or_else(available);
+    let free = free_memory();
     let fits = free.map(|free| needed <= free);
     let verdict = match (fits, free) {
         (Some(true), Some(free)) => format!(", fits ({} free)", size(free)),

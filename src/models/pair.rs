@@ -32,7 +32,7 @@ impl DraftWish {
 /// How much smaller a draft must be than its target where nobody named the two as a pair.
 const TIMES_SMALLER: u64 = 4;
 
-impl Resolver<'_> {
+impl Resolver {
     /// The model that drafts for `target`. Nothing is fetched.
     ///
     /// A draft must have the target's vocabulary ([`Vocabulary::mismatch`]) and be smaller. `Auto` takes the one that the

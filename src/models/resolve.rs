@@ -57,12 +57,20 @@ pub struct Elsewhere {
 }
 
 /// Finds models.
-pub struct Resolver<'a> {
-    pub registry: &'a Registry,
-    pub paths: &'a Paths,
+pub struct Resolver {
+    pub registry: Registry,
+    pub paths: Paths,
 }
 
-impl Resolver<'_> {
+impl Resolver {
+    /// Over the shipped registry and the user's.
+    ///
+    /// # Errors
+    /// When the user's has a mistake.
+    pub fn new(paths: Paths) -> Result<Self> {
+        Ok(Self { registry: Registry::load(&paths.user_registry())?, paths })
+    }
+
     /// What `model` names. Looks nothing up on a network.
     ///
     /// # Errors
@@ -114,7 +122,7 @@ impl Resolver<'_> {
             Target::Path(path) => Resolved::of_path(path),
             Target::Entry(entry) => {
                 let fetched = || {
-                    let (source, files) = fetch::fetch(entry, self.paths, fetcher)?;
+                    let (source, files) = fetch::fetch(entry, &self.paths, fetcher)?;
                     Resolved::of_entry(entry, &source, files)
                 };
                 self.entry_here(entry)?.map_or_else(fetched, Ok)
@@ -156,7 +164,7 @@ impl Resolver<'_> {
                 let hub = HubRepo::new(&self.paths.hugging_face(), repo).find_quant(revision, quant);
                 // A repository may have no such quantisation: then what was picked when it was fetched.
                 let picked = || {
-                    let files = Receipt::read(self.paths, &entry.name)?.all_files();
+                    let files = Receipt::read(&self.paths, &entry.name)?.all_files();
                     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
                     let here = hub::is_one_model(&names) && files.iter().all(|file| file.is_file());
                     (source.quant.is_none() && here).then_some(files)
@@ -190,7 +198,7 @@ impl Resolver<'_> {
             let name = name.unwrap_or_else(|| file.display().to_string());
             all.push(Elsewhere { name, file, bytes, owner: Some("LM Studio") });
         }
-        let fetched: Vec<Receipt> = Receipt::all(self.paths);
+        let fetched: Vec<Receipt> = Receipt::all(&self.paths);
         for (name, file, bytes) in hub::list(&self.paths.hugging_face()) {
             let is_own = fetched.iter().any(|receipt| receipt.files.contains(&file));
             all.push(Elsewhere { name, file, bytes, owner: (!is_own).then_some("Hugging Face") });

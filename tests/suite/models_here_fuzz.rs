@@ -132,8 +132,7 @@ impl Random {
 /// What the rounds damage, and where.
 struct Bench {
     home: PathBuf,
-    paths: Paths,
-    registry: Registry,
+    resolver: Resolver,
     headers: Vec<Vec<u8>>,
 }
 
@@ -172,9 +171,8 @@ impl Bench {
             header.resize(header.len() + tensors as usize, 0);
             header
         };
-        let paths = Paths::under(&home.join("qchat"));
-        let registry = Registry::load(&paths.user_registry()).unwrap();
-        Self { home: home.to_owned(), paths, registry, headers: headers.iter().map(whole).collect() }
+        let resolver = Resolver::new(Paths::under(&home.join("qchat"))).unwrap();
+        Self { home: home.to_owned(), resolver, headers: headers.iter().map(whole).collect() }
     }
 
     fn round(&self, seed: u64) {
@@ -194,10 +192,6 @@ impl Bench {
         path
     }
 
-    fn resolver(&self) -> Resolver<'_> {
-        Resolver { registry: &self.registry, paths: &self.paths }
-    }
-
     fn header(&self, random: &mut Random) {
         let mut bytes = random.pick(&self.headers).clone();
         if random.below(16) == 0 {
@@ -210,7 +204,7 @@ impl Bench {
         let len = bytes.len() as u64;
         let read = Header::read(&path);
         assert_eq!(read.is_ok(), Header::parse(Cursor::new(&bytes), len).is_ok(), "from a file and from memory");
-        if let Err(error) = self.resolver().here(&Target::Path(path.clone())) {
+        if let Err(error) = self.resolver.here(&Target::Path(path.clone())) {
             let line = error.to_string();
             assert!(error.kind() == Kind::Model && line.lines().count() == 1 && line.len() < 1000, "{line}");
         }
@@ -286,7 +280,7 @@ impl Bench {
             random.damage(&mut manifest, b"sha256:../../../../m.gguf\",{\"mediaType\":null}]]]\"\\ud800");
         }
         self.write("ollama/manifests/registry.ollama.ai/library/x/latest", &manifest);
-        self.resolver().elsewhere();
+        self.resolver.elsewhere();
         self.leads_nowhere_else("ollama:x");
     }
 
@@ -302,7 +296,7 @@ impl Bench {
 
     /// What a name of somebody else's model leads to is a blob of Ollama's, or a name below a repository.
     fn leads_nowhere_else(&self, name: &str) {
-        let entry = match self.resolver().target(name) {
+        let entry = match self.resolver.target(name) {
             Ok(Target::Entry(entry)) => entry,
             Ok(target) => panic!("{name}: {target:?}"),
             Err(error) => {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use qchat::error::Kind;
-use qchat::models::{DraftWish, Needs, Registry, Resolved, Resolver};
+use qchat::models::{DraftWish, Needs, Resolved, Resolver};
 use qchat::paths::Paths;
 
 use super::bad_input::{places, tensor_bytes};
@@ -62,8 +62,7 @@ impl Home {
     fn draft(&self, target: &str, wish: &DraftWish) -> Result<Option<Resolved>, qchat::error::Error> {
         std::fs::create_dir_all(&self.paths.config).unwrap();
         std::fs::write(self.paths.user_registry(), &self.registry).unwrap();
-        let registry = Registry::load(&self.paths.user_registry()).unwrap();
-        let resolver = Resolver { registry: &registry, paths: &self.paths };
+        let resolver = Resolver::new(self.paths.clone()).unwrap();
         let target = resolver.here(&resolver.target(target).unwrap()).unwrap().unwrap();
         resolver.draft_for(&target, wish)
     }

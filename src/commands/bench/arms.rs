@@ -7,8 +7,8 @@ use crate::commands::not_loaded;
 use crate::engine::llama::LoadSettings;
 use crate::error::{Error, Result};
 use crate::measure::{Arm, Axis, Draft, ModelReport, Setting, Shared, load};
+use crate::models::DraftWish;
 use crate::models::fetch::{Fetcher, Only};
-use crate::models::{DraftWish, Resolver};
 use crate::prefix::Store;
 use crate::ui::progress::{Downloads, Waiting};
 
@@ -56,10 +56,9 @@ impl Bench<'_> {
 
     /// A model in memory, with its draft where drafts are compared.
     fn shared(&self, name: &str, repack: bool, axis: Option<&Axis>) -> Result<(Shared, ModelReport)> {
-        let resolver = Resolver { registry: &self.registry, paths: &self.paths };
         let mut progress = Downloads::new(self.terminal);
         let mut fetcher = Fetcher { progress: &mut progress, interrupt: &self.interrupt, only: Only::Any };
-        let model = resolver.resolve(&resolver.target(name)?, &mut fetcher)?;
+        let model = self.resolver.resolve(&self.resolver.target(name)?, &mut fetcher)?;
         let settings = LoadSettings { gpu_layers: self.args.gpu_layers, repack };
         let waiting = Waiting::new(&self.terminal, &format!("loading {}", model.name));
         let open = |file: &std::path::Path| {
@@ -74,7 +73,7 @@ impl Bench<'_> {
         let template = model.entry.as_ref().and_then(|entry| entry.named_template(has_one));
         let wish = DraftWish::from_word(&self.args.draft);
         let draft = match axis {
-            Some(Axis::Draft(_)) => resolver.draft_for(&model, &wish)?,
+            Some(Axis::Draft(_)) => self.resolver.draft_for(&model, &wish)?,
             _ => None,
         };
         let draft = draft.map(|draft| -> Result<Draft> {

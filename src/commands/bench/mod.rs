@@ -22,7 +22,7 @@ use crate::measure::{
     Arm, Axis, Checks, Drafting, Machine, Plan, Report, Row, Setting, Style, check_text, html, likelihoods, of_arms,
     run as run_plan, tables, warm_up, with_first,
 };
-use crate::models::Registry;
+use crate::models::Resolver;
 use crate::paths::Paths;
 use crate::prefix::{Bounds, Store};
 use crate::sample::Sampling;
@@ -117,8 +117,7 @@ struct Bench<'a> {
     args: &'a BenchArgs,
     terminal: Terminal,
     interrupt: Interrupt,
-    paths: Paths,
-    registry: Registry,
+    resolver: Resolver,
 }
 
 impl<'a> Bench<'a> {
@@ -126,9 +125,7 @@ impl<'a> Bench<'a> {
         let terminal = Terminal::new(&args.ui);
         let interrupt = Interrupt::on_ctrl_c()?;
         route_logs(super::run::log_target(&args.ui)?);
-        let paths = Paths::from_env()?;
-        let registry = Registry::load(&paths.user_registry())?;
-        Ok(Self { args, terminal, interrupt, paths, registry })
+        Ok(Self { args, terminal, interrupt, resolver: Resolver::new(Paths::from_env()?)? })
     }
 
     fn measure(

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::measure::machine::cores::Cores;
 use crate::measure::machine::{bandwidth, disk, features};
-use crate::models::{self, Registry, Resolver};
+use crate::models::{self, Resolver};
 use crate::paths::Paths;
 use crate::settings::physical_cores;
 use crate::ui::output::{Terminal, count, size};
@@ -23,13 +23,11 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let terminal = Terminal::new(&args.ui);
     let interrupt = Interrupt::on_ctrl_c()?;
     route_logs(super::run::log_target(&args.ui)?);
-    let paths = Paths::from_env()?;
-    let registry = Registry::load(&paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &paths };
+    let resolver = Resolver::new(Paths::from_env()?)?;
     // An unknown name is said before anything is measured.
     let target = args.model.as_ref().map(|name| resolver.target(name)).transpose()?;
     let threads = args.threads.map_or_else(physical_cores, |count| count as usize);
-    let mut doctor = Doctor { args, terminal, interrupt, paths: &paths, resolver, threads, sheet: Sheet::default() };
+    let mut doctor = Doctor { args, terminal, interrupt, resolver, threads, sheet: Sheet::default() };
     doctor.build();
     let bandwidth = doctor.machine();
     if doctor.interrupt.is_set() {
@@ -46,8 +44,7 @@ struct Doctor<'a> {
     args: &'a DoctorArgs,
     terminal: Terminal,
     interrupt: Interrupt,
-    paths: &'a Paths,
-    resolver: Resolver<'a>,
+    resolver: Resolver,
     threads: usize,
     sheet: Sheet,
 }
@@ -86,8 +83,8 @@ impl Doctor<'_> {
         let cores = Cores::here();
         let free = models::available();
         let bandwidth = bandwidth::measure(self.threads, cores.last_level_cache, free);
-        let _ = std::fs::create_dir_all(&self.paths.cache);
-        let disk = disk::measure(&self.paths.cache);
+        let _ = std::fs::create_dir_all(&self.resolver.paths.cache);
+        let disk = disk::measure(&self.resolver.paths.cache);
         let sheet = &mut self.sheet;
         sheet.heading("Machine");
         let model = cores.model.as_deref().unwrap_or("unknown");
@@ -111,7 +108,7 @@ impl Doctor<'_> {
                 own.read / 1e9,
                 own.source.words(),
                 own.write / 1e9,
-                self.paths.cache.display()
+                self.resolver.paths.cache.display()
             ),
             Err(why) => format!("not measured: {why}"),
         };

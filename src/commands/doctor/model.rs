@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::Doctor;
 use crate::chat::{Chats, Role};
-use crate::commands::{not_loaded, tuning};
-use crate::engine::llama::{self, LoadSettings};
+use crate::commands::{free_memory, not_loaded, tuning};
+use crate::engine::llama::LoadSettings;
 use crate::engine::{ContextSettings, EngineError, KvLayout, KvType, Model};
 use crate::error::{Error, Result};
 use crate::measure::doctor::{Evidence, Talks, ceiling, ceilings, largest_context, verdicts};
@@ -17,7 +17,7 @@ use crate::measure::speed::{Speed, measure};
 use crate::measure::tune::Tuned;
 use crate::measure::{InMemory, load};
 use crate::models::fetch::{Fetcher, Only};
-use crate::models::{self, DraftWish, Facts, Needs, Resolved, Target};
+use crate::models::{DraftWish, Facts, Needs, Resolved, Target};
 use crate::prefix::Inventory;
 use crate::ui::output::size;
 use crate::ui::progress::{Downloads, Waiting};
@@ -47,8 +47,11 @@ impl Doctor<'_> {
         let facts = Facts::of(&model)?;
         let draft = self.resolver.draft_for(&model, &DraftWish::from_word(&self.args.draft))?;
         let gpu_layers = self.args.gpu_layers;
-        let tuned =
-            if self.args.tune { Some(self.tune(&model)?) } else { tuning::known(&model, gpu_layers, self.paths) };
+        let tuned = if self.args.tune {
+            Some(self.tune(&model)?)
+        } else {
+            tuning::known(&model, gpu_layers, &self.resolver.paths)
+        };
         let seen = self.look_at(&model, draft.as_ref(), tuned.as_ref())?;
         let quant = model.quant.as_ref().map_or_else(String::new, |quant| format!(" {quant}"));
         self.sheet.heading(&format!("{}{quant}", model.name));
@@ -190,7 +193,7 @@ impl Doctor<'_> {
             let _ = write!(words, "; its draft {} takes {}", draft.name, size(draft_bytes));
         }
         self.sheet.line("memory", &words);
-        let free = llama::free_device_memory().or_else(models::available);
+        let free = free_memory();
         if let Some(free) = free {
             let with = |tokens: usize| needs.at(tokens) + draft_needs.map_or(0, |own| own.at(tokens));
             let fits = largest_context(with, free, trained);
@@ -211,7 +214,7 @@ impl Doctor<'_> {
     }
 
     fn talks(&self) -> Talks {
-        let chats = Chats::new(self.paths.chats());
+        let chats = Chats::new(self.resolver.paths.chats());
         let mut talks = Talks::default();
         for past in chats.list().iter().filter_map(|listed| chats.read(&listed.name).ok()) {
             let messages = past.conversation.messages().iter();
@@ -222,7 +225,7 @@ impl Doctor<'_> {
 
     /// Seconds that the prefix cache has saved, in how many answers.
     fn spared(&self) -> (f64, u64) {
-        let inventory = Inventory::of(&self.paths.prefixes());
+        let inventory = Inventory::of(&self.resolver.paths.prefixes());
         let all = inventory.about.values().map(|about| about.spared);
         all.fold((0.0, 0), |(seconds, times), own| (seconds + own.seconds, times + own.times))
     }

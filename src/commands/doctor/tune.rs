@@ -40,7 +40,7 @@ impl Doctor<'_> {
             return Err(Error::failed("nothing could be measured"));
         };
         let tuned = Tuned { stored, repacked };
-        if let Err(error) = tuning::keep(model, self.args.gpu_layers, &tuned, self.paths) {
+        if let Err(error) = tuning::keep(model, self.args.gpu_layers, &tuned, &self.resolver.paths) {
             self.terminal.warn(&format!("what was found cannot be kept: {error}"));
         }
         Ok(tuned)

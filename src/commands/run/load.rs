@@ -7,7 +7,7 @@ use super::cache::Caching;
 use super::draft::{Drafting, Preload};
 use crate::chat::THINKING;
 use crate::cli::{DrafterKind, Visibility};
-use crate::commands::{not_loaded, tuning};
+use crate::commands::{free_memory, not_loaded, tuning};
 use crate::engine::llama::LoadSettings;
 use crate::engine::{self, Grammar, KvLayout, KvType};
 use crate::error::Result;
@@ -31,7 +31,7 @@ const BYTES_A_TOKEN: f64 = 4.0;
 
 /// Loads models for this run.
 pub(super) struct Loader<'a> {
-    pub(super) resolver: Resolver<'a>,
+    pub(super) resolver: Resolver,
     pub(super) settings: &'a Settings,
     pub(super) terminal: Terminal,
     pub(super) interrupt: &'a Interrupt,
@@ -245,11 +245,6 @@ fn switch_thinking(speaker: &mut Speaker, thinks: bool) -> Result<bool> {
         }
     }
     Ok(there)
-}
-
-/// Bytes that models may take: of the GPUs, else of the machine.
-pub(super) fn free_memory() -> Option<u64> {
-    engine::llama::free_device_memory().or_else(models::available)
 }
 
 impl Loaded {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::cache::Shelf;
-use super::load::{Loaded, Loader, free_memory};
+use super::load::{Loaded, Loader};
 use super::{once, report};
 use crate::cli::{DrafterKind, OutputFormat, Visibility};
+use crate::commands::free_memory;
 use crate::engine::Token;
 use crate::error::{Error, Kind, Result};
 use crate::generate::draft::{Adaptive, Costs, Ngram, Source, Speculator};

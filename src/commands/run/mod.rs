@@ -20,7 +20,7 @@ use crate::cli::{OutputFormat, RunArgs, UiArgs};
 use crate::engine::llama::{LogTo, route_logs};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
-use crate::models::{Registry, Resolver, Target};
+use crate::models::{Resolver, Target};
 use crate::paths::Paths;
 use crate::prefix::Store;
 use crate::settings::{Settings, WhichChat};
@@ -33,8 +33,7 @@ pub(super) fn run(args: RunArgs, began: Instant) -> Result<ExitCode> {
     route_logs(log_target(&args.ui)?);
     let paths = Paths::from_env()?;
     let settings = Settings::new(args, paths)?;
-    let registry = Registry::load(&settings.paths.user_registry())?;
-    let resolver = Resolver { registry: &registry, paths: &settings.paths };
+    let resolver = Resolver::new(settings.paths.clone())?;
     let stdin_is_terminal = input::stdin_is_terminal();
     let reads_stdin = settings.reads_stdin && !stdin_is_terminal;
     let talks = settings.prompt.is_none()

@@ -1,9 +1,9 @@
 //! Drafts in a talk: who drafts, and what is said of it.
 
 use super::super::draft::Preload;
-use super::super::load::free_memory;
 use super::Talk;
 use crate::cli::DrafterKind;
+use crate::commands::free_memory;
 use crate::error::Result;
 use crate::generate::Answer;
 use crate::models::{DraftWish, Needs};
