@@ -8,6 +8,8 @@ use std::fmt;
 pub use free::available;
 pub use needs::Needs;
 
+use crate::words::size;
+
 /// Why a draft is not loaded beside its target. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
@@ -19,13 +21,11 @@ pub struct Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gb = |bytes: u64| bytes as f64 / 1e9;
-        let (target, draft, available, reserve) =
-            (gb(self.target), gb(self.draft), gb(self.available), gb(self.reserve));
+        let [target, draft, available, reserve] = [self.target, self.draft, self.available, self.reserve].map(size);
         write!(
             f,
-            "the draft needs {draft:.1} GB beside the target's {target:.1} GB, and {available:.1} GB are free \
-             ({reserve:.1} GB of it are left to other programs)"
+            "the draft needs {draft} beside the target's {target}, and {available} are free ({reserve} of it are left \
+             to other programs)"
         )
     }
 }
@@ -59,7 +59,7 @@ mod tests {
         // What is left to others.
         assert!(room_for_draft(&target, &draft, 2048, both + 150_000_000).is_err());
         let shortage = room_for_draft(&target, &draft, 2048, 1_100_000_000).unwrap_err();
-        let line = "the draft needs 0.6 GB beside the target's 1.3 GB, and 1.1 GB are free (0.2 GB of it are left to other programs)";
+        let line = "the draft needs 579 MB beside the target's 1.31 GB, and 1.10 GB are free (200 MB of it are left to other programs)";
         assert_eq!(shortage.to_string(), line);
     }
 }

@@ -7,6 +7,7 @@ use super::gguf::Header;
 use super::resolve::{Installed, Resolved, Resolver, Target};
 use super::vocabulary::{Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
+use crate::words::size;
 
 /// The draft that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,8 +115,7 @@ fn objection(target: &Resolved, draft: &Resolved) -> Option<String> {
         _ => return Some("one of them is a script".into()),
     };
     if draft.bytes >= target.bytes {
-        let gb = |model: &Resolved| model.bytes as f64 / 1e9;
-        return Some(format!("it is not smaller ({:.1} GB, the target {:.1} GB)", gb(draft), gb(target)));
+        return Some(format!("it is not smaller ({}, the target {})", size(draft.bytes), size(target.bytes)));
     }
     let read = |model: &Resolved, header: &Header| {
         let vocabulary = Vocabulary::read(&model.file, header);

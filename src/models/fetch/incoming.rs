@@ -13,6 +13,7 @@ use super::patient::{Chunks, pause};
 use super::{Fetcher, cannot_write, make_folder};
 use crate::error::{Error, Result};
 use crate::models::registry::FileSpec;
+use crate::words::size;
 
 /// How often a process looks whether another one has finished.
 const LOOK: Duration = Duration::from_millis(200);
@@ -98,7 +99,7 @@ impl Hashing {
     fn end(self) -> Result<String> {
         drop(self.work);
         let hash = self.thread.join().map_err(|_| Error::failed("the digest's thread ended early"))?;
-        Ok(hex(&hash.finalize()))
+        Ok(format!("{:x}", hash.finalize()))
     }
 }
 
@@ -217,20 +218,7 @@ pub(super) fn check_room(folder: &Path, needed: u64) -> Result<()> {
     if needed == 0 || needed.saturating_add(LEFT) <= free {
         return Ok(());
     }
-    let gb = |bytes: u64| bytes as f64 / 1e9;
-    Err(Error::model(format!(
-        "there is no room: {:.2} GB are needed and {:.2} GB are free in {}",
-        gb(needed),
-        gb(free),
-        existing.display()
-    ))
-    .hint("free some, or move the folder (HF_HUB_CACHE, QCHAT_HOME)"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let (needed, free) = (size(needed), size(free));
+    Err(Error::model(format!("there is no room: {needed} are needed and {free} are free in {}", existing.display()))
+        .hint("free some, or move the folder (HF_HUB_CACHE, QCHAT_HOME)"))
 }
