@@ -47,8 +47,8 @@ pub(super) fn identity(model: &Resolved) -> (String, u64) {
 impl<K: PartialEq + Serialize + DeserializeOwned> Slot<K> {
     pub(super) fn new(folder: &Path, key: K) -> Self {
         let text = serde_json::to_string(&key).unwrap_or_default();
-        let name = Sha256::digest(text).iter().take(8).fold(String::new(), |name, byte| format!("{name}{byte:02x}"));
-        Self { file: folder.join(format!("{name}.json")), key }
+        let digest = format!("{:x}", Sha256::digest(text));
+        Self { file: folder.join(format!("{}.json", &digest[..16])), key }
     }
 
     pub(super) fn read<V: DeserializeOwned>(&self) -> Option<V> {

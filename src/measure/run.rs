@@ -157,14 +157,7 @@ mod tests {
 
     #[test]
     fn kinds_take_turns_and_prompts_are_fresh_while_there_are_any() {
-        let prompt = |id: &str, kind: &str| Prompt {
-            id: id.into(),
-            kind: kind.into(),
-            prompt: String::new(),
-            document: String::new(),
-            max_tokens: None,
-            checks: Vec::new(),
-        };
+        let prompt = |id: &str, kind: &str| Prompt { id: id.into(), kind: kind.into(), ..Prompt::default() };
         let prompts = vec![prompt("a1", "a"), prompt("a2", "a"), prompt("b1", "b")];
         let plan = Plan { prompts, runs: 3, tokens: 1, sampling: Sampling::greedy() };
         let order: Vec<_> = plan.order().into_iter().map(|(run, prompt)| (run, prompt.id.as_str())).collect();

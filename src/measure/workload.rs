@@ -10,7 +10,7 @@ use super::quality::Check;
 use crate::error::{Error, Result};
 
 /// One prompt.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
     #[serde(default)]
@@ -78,15 +78,7 @@ pub fn from_file(path: &Path) -> Result<Vec<Prompt>> {
                     .hint("--prompts takes a line of text a prompt, or an object with \"prompt\"")
             })?
         } else {
-            let prompt = line.to_owned();
-            Prompt {
-                id: String::new(),
-                kind: own_kind(),
-                prompt,
-                document: String::new(),
-                max_tokens: None,
-                checks: Vec::new(),
-            }
+            Prompt { kind: own_kind(), prompt: line.to_owned(), ..Prompt::default() }
         };
         if prompt.id.is_empty() {
             prompt.id = format!("{}-{}", prompt.kind, at + 1);
@@ -158,7 +150,7 @@ pub fn long(words: usize, number: usize, kind: String) -> Prompt {
     }
     let cut = document.split_inclusive(' ').take(words).collect::<String>();
     let prompt = "Summarise what happened.".to_owned();
-    Prompt { id: format!("{kind}-{}", number + 1), kind, prompt, document: cut, max_tokens: None, checks: Vec::new() }
+    Prompt { id: format!("{kind}-{}", number + 1), kind, prompt, document: cut, ..Prompt::default() }
 }
 
 #[cfg(test)]

@@ -33,14 +33,7 @@ struct Layer {
 }
 
 /// The values of a params layer that mean the same here.
-#[derive(Default, Deserialize)]
-struct Params {
-    temperature: Option<f32>,
-    top_k: Option<usize>,
-    top_p: Option<f32>,
-    min_p: Option<f32>,
-    repeat_penalty: Option<f32>,
-}
+const PARAMS: [&str; 5] = ["temperature", "top_k", "top_p", "min_p", "repeat_penalty"];
 
 /// One of Ollama's folders of models.
 #[derive(Clone, Debug)]
@@ -123,20 +116,17 @@ impl Ollama {
         let manifest = self.manifest(parts)?;
         let blob = self.model(&manifest).filter(|blob| blob.is_file())?;
         let text = |kind: &str| self.layer(&manifest, kind).and_then(|path| small(&path));
-        let params: Params = text("params").and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        let sampling = SamplingDefaults {
-            temperature: params.temperature,
-            top_k: params.top_k,
-            top_p: params.top_p,
-            min_p: params.min_p,
-            repeat_penalty: params.repeat_penalty,
+        let params = || {
+            let mut params: serde_json::Map<_, _> = serde_json::from_str(&text("params")?).ok()?;
+            params.retain(|name, _| PARAMS.contains(&name.as_str()));
+            serde_json::from_value(params.into()).ok().filter(|own: &SamplingDefaults| own.problem().is_none())
         };
         Some(Entry {
             name: format!("ollama:{called}"),
             // Its templates are Go's: only which kind they are of can be told.
             fallback_template: text("template").and_then(|text| kind_of(&text)?.1).map(str::to_owned),
             system: text("system").filter(|text| !text.trim().is_empty()),
-            sampling: if sampling.problem().is_none() { sampling } else { SamplingDefaults::default() },
+            sampling: params().unwrap_or_default(),
             sources: vec![Source { path: Some(blob.display().to_string()), ..Source::default() }],
             ..Entry::default()
         })

@@ -7,7 +7,7 @@ use super::scale::Scale;
 use super::table::{Column, folded, table};
 use super::text::{self, figure};
 use crate::measure::stats::{Ratio, Verdict};
-use crate::measure::{KindReport, RatioReport, Report};
+use crate::measure::{KindReport, RatioReport, Report, distinct};
 
 const BETTER: &str = "right is faster →";
 const HOLLOW: &str = "<p class=\"note\">Hollow marks had too few pairs for an interval.</p>\n";
@@ -88,12 +88,7 @@ fn whisker(scale: &Scale, arm: Arm, ratio: &Ratio, y: f64, tip: &str) -> String 
 }
 
 fn by_kind(report: &Report, arms: &Arms) -> String {
-    let mut kinds: Vec<&str> = Vec::new();
-    for kind in report.arms.iter().flat_map(|arm| &arm.by_kind) {
-        if !kinds.contains(&kind.kind.as_str()) {
-            kinds.push(&kind.kind);
-        }
-    }
+    let kinds = distinct(report.arms.iter().flat_map(|arm| &arm.by_kind).map(|kind| kind.kind.as_str()));
     if kinds.is_empty() {
         return String::new();
     }
