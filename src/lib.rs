@@ -6,7 +6,7 @@
 //! | [`settings`] | flags, environment and files made into decisions |
 //! | [`models`] | names, registries, GGUF headers, downloads; which model drafts for which, and in how much memory |
 //! | [`chat`] | a conversation, and how a template makes one prompt of it |
-//! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests |
+//! | [`engine`] | tokens in, logits out: the traits, llama.cpp behind them, a scripted one for tests; which tokens fit a grammar |
 //! | [`prefix`] | what was read once: blocks of tokens and their KV on disk, found, verified, evicted |
 //! | [`sample`] | a token from logits, with noise that belongs to the position |
 //! | [`generate`] | one answer as a state machine, the driver of one or many, drafts ([`generate::draft`]) |

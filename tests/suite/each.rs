@@ -18,7 +18,7 @@ fn each(sandbox: &Sandbox, model: &std::path::Path, args: &[&str], input: &str) 
     (output.status.code(), rows, stderr(&output))
 }
 
-/// A model that says anything, with llama.cpp's grammars.
+/// A model that says anything.
 fn tiny(sandbox: &Sandbox) -> std::path::PathBuf {
     let path = sandbox.path("tiny.gguf");
     Tiny { spread: 1.0, ..Tiny::default() }.write(&path).unwrap();

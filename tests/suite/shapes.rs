@@ -6,7 +6,7 @@ use super::outcome::{answered, refused};
 use crate::common::tiny::{Kind, Tiny};
 use crate::common::{Sandbox, stderr, stdout, with_stdin};
 
-/// A model that says anything, with llama.cpp's grammars.
+/// A model that says anything.
 fn tiny(sandbox: &Sandbox) -> std::path::PathBuf {
     let path = sandbox.path("tiny.gguf");
     Tiny { spread: 1.0, ..Tiny::default() }.write(&path).unwrap();
