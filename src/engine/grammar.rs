@@ -7,7 +7,7 @@ mod gbnf;
 use std::sync::{Arc, OnceLock};
 
 use llguidance::api::{ParserLimits, StopReason, TopLevelGrammar};
-use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
+use llguidance::toktrie::{INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value;
 
@@ -57,6 +57,12 @@ impl std::fmt::Display for Place {
 /// White space between the parts of JSON, which a model could go on with for ever.
 const SPACE: &str = r"( |\n{1,2}[ \t]{0,20})";
 
+/// Bytes of a piece that the trie takes.
+const LONGEST_PIECE: usize = 1000;
+/// References of a schema: each may lead to the next, and llguidance calls itself for it, on a stack of this size.
+const MOST_REFERENCES: usize = 2000;
+const STACK: usize = 64 << 20;
+
 /// What llguidance puts before what is wrong with a schema.
 const IN_SCHEMA: &str = "failed to compile JSON schema: ";
 
@@ -95,21 +101,28 @@ impl Shared {
         for (index, piece) in pieces.iter_mut().enumerate() {
             vocab.piece(Token::from_index(index), piece);
             // No text has a NUL.
-            piece.truncate(if piece.contains(&0) { 0 } else { usize::MAX });
+            if piece.contains(&0) || piece.len() > LONGEST_PIECE {
+                piece.clear();
+            }
         }
-        // A control token has no text.
+        let ends: Arc<[Token]> = (0..pieces.len()).map(Token::from_index).filter(|own| vocab.is_end(*own)).collect();
+        // A control token has no text, nor has one that ends an answer.
         let controls = vocab.specials().iter().filter(|special| special.kind == TokenKind::Control);
-        let controls: Vec<Token> = controls.map(|special| special.token).collect();
-        controls.iter().for_each(|token| pieces[token.index()].clear());
-        let ends: Arc<[Token]> = controls.into_iter().filter(|token| vocab.is_end(*token)).collect();
-        let end = ends.first().map_or(0, |end| end.0 as u32);
+        let silent = controls.map(|special| special.token).chain(ends.iter().copied());
+        silent.for_each(|token| pieces[token.index()].clear());
+        let end = ends.first().map_or(INVALID_TOKEN, |end| end.0 as u32);
         let trie = TokTrie::from(&TokRxInfo::new(pieces.len() as u32, end), &pieces);
         let env: TokEnv = Arc::new(Pieces(trie));
         // Slices would make masks faster, but take longer to make than all masks of an answer: most tokens fit unmasked.
         let factory = ParserFactory::new(&env, InferenceCapabilities::default(), &[]);
         let mut factory = factory.map_err(|error| error.to_string())?;
         factory.quiet();
-        *factory.limits_mut() = ParserLimits { verbose_errors: false, ..ParserLimits::default() };
+        *factory.limits_mut() = ParserLimits {
+            initial_lexer_fuel: 20_000_000,
+            step_lexer_fuel: 1_000_000,
+            verbose_errors: false,
+            ..ParserLimits::default()
+        };
         Ok(Self { factory: Arc::new(factory), ends, tokens: pieces.len() })
     }
 }
@@ -133,8 +146,12 @@ impl Grammars {
             }
         };
         let lark = format!("start: {}value\nvalue: {value}\n", if spaced { "\" \"? " } else { "" });
-        let parser = shared.factory.create_parser(TopLevelGrammar::from_lark(lark));
-        let mut matcher = Matcher::new(parser);
+        let compile = || Matcher::new(shared.factory.create_parser(TopLevelGrammar::from_lark(lark)));
+        let compiled = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
+            thread.ok()?.join().ok()
+        });
+        let mut matcher = compiled.ok_or_else(|| wrong("it could not be compiled".into()))?;
         if let Some(error) = matcher.get_error() {
             // The place is one of the text around the schema, which nobody wrote.
             let said = error.lines().next().unwrap_or_default();
@@ -147,18 +164,31 @@ impl Grammars {
 
 /// The schema with how llguidance is to take it: what it does not know is said, not refused.
 fn options(mut schema: Value) -> Result<Value, String> {
+    if schema == true {
+        schema = Value::Object(serde_json::Map::new());
+    }
+    if references(&schema) > MOST_REFERENCES {
+        return Err(format!("more than {MOST_REFERENCES} references"));
+    }
     if !composes(&schema) {
         close(&mut schema);
     }
-    match &mut schema {
-        Value::Object(fields) => {
-            let options = serde_json::json!({ "whitespace_pattern": SPACE, "lenient": true });
-            fields.insert("x-guidance".into(), options);
-        }
-        Value::Bool(true) => {}
-        _ => return Err("a schema is an object, like {\"type\": \"object\"}".into()),
-    }
+    let Value::Object(fields) = &mut schema else {
+        return Err("a schema is an object, like {\"type\": \"object\"}".into());
+    };
+    let options = serde_json::json!({ "whitespace_pattern": SPACE, "lenient": true });
+    fields.insert("x-guidance".into(), options);
     Ok(schema)
+}
+
+fn references(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => {
+            usize::from(fields.contains_key("$ref")) + fields.values().map(references).sum::<usize>()
+        }
+        Value::Array(parts) => parts.iter().map(references).sum(),
+        _ => 0,
+    }
 }
 
 /// Keywords whose values are no schemas.
@@ -168,9 +198,9 @@ const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 fn composes(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
-            let has = |name: &str| fields.contains_key(name);
-            has("allOf")
-                || has("$ref") && has("properties")
+            let several = ["properties", "$ref", "anyOf", "oneOf"].iter().filter(|name| fields.contains_key(**name));
+            fields.contains_key("allOf")
+                || several.count() > 1
                 || fields.iter().any(|(name, part)| !DATA.contains(&name.as_str()) && composes(part))
         }
         Value::Array(parts) => parts.iter().any(composes),
@@ -183,7 +213,10 @@ fn composes(schema: &Value) -> bool {
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            let lists = fields.get("properties").is_some_and(Value::is_object);
+            let listed = fields.get("properties").and_then(Value::as_object);
+            let asked = fields.get("required").and_then(Value::as_array).into_iter().flatten();
+            let lists =
+                listed.is_some_and(|listed| asked.filter_map(Value::as_str).all(|name| listed.contains_key(name)));
             let says = ["additionalProperties", "patternProperties", "unevaluatedProperties"];
             if lists && !says.iter().any(|name| fields.contains_key(*name)) {
                 fields.insert("additionalProperties".into(), false.into());
@@ -206,7 +239,6 @@ fn literal(text: &str) -> String {
 }
 
 /// Where a text stands.
-#[derive(Clone)]
 enum At {
     Guided(Box<Matcher>),
     Gbnf {
@@ -214,6 +246,16 @@ enum At {
         /// Whether the next piece may begin with a space that is not shown.
         may_space: bool,
     },
+}
+
+impl Clone for At {
+    fn clone(&self) -> Self {
+        match self {
+            // What one answer uses up of the lexer's fuel is not another's.
+            Self::Guided(matcher) => Self::Guided(Box::new(matcher.deep_clone())),
+            Self::Gbnf { text, may_space } => Self::Gbnf { text: text.clone(), may_space: *may_space },
+        }
+    }
 }
 
 /// A grammar and the text so far: what may come next.
@@ -292,7 +334,17 @@ impl Grammar {
         let allowed = match &mut self.place {
             At::Guided(matcher) if matcher.is_stopped() => trie.alloc_token_set(),
             At::Guided(matcher) => matcher.compute_mask().unwrap_or_else(|_| trie.alloc_token_set()),
-            At::Gbnf { text, .. } => text.allowed(trie),
+            At::Gbnf { text, may_space } => {
+                let mut allowed = text.allowed(trie);
+                for token in (0..self.shared.tokens as u32).filter(|_| *may_space) {
+                    if let Some(rest @ [_, ..]) = trie.token(token).strip_prefix(b" ")
+                        && text.fitting([rest].into_iter()) == 1
+                    {
+                        allowed.allow_token(token);
+                    }
+                }
+                allowed
+            }
         };
         let mut any = false;
         for (index, logit) in logits.iter_mut().enumerate() {

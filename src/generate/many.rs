@@ -7,7 +7,7 @@ use super::cached::{Cached, Restored, Stays};
 use super::draft::Speculator;
 use super::driver::{Lane, round};
 use super::pace::Pace;
-use super::stats::Answer;
+use super::stats::{Answer, Finish};
 use super::text::{Part, Sink, SinkClosed};
 use super::turn::{Turn, TurnSettings};
 use crate::engine::{Context, ContextSettings, EngineError, Model, Save, Seq, Token};
@@ -68,7 +68,9 @@ impl Slot<'_> {
         let mut answer = self.turn.into_answer();
         answer.speculation = self.speculator.map(|speculator| speculator.speculation());
         answer.restored = self.restored;
-        requests.done(self.number, Ok(answer));
+        if answer.finish != Finish::Interrupted {
+            requests.done(self.number, Ok(answer));
+        }
     }
 }
 
@@ -164,15 +166,15 @@ fn answer_in(
             continue;
         }
         step(context, &mut slots, &mut pace, interrupt, requests).map_err(failed)?;
-        if interrupt.is_set() {
-            return Ok(());
-        }
-        beginnings.pass(context);
         for slot in &mut slots {
             if let Some(done) = slot.take_if(|slot| slot.turn.finished()) {
                 done.hand_back(requests);
             }
         }
+        if interrupt.is_set() {
+            return Ok(());
+        }
+        beginnings.pass(context);
     }
 }
 

@@ -95,8 +95,8 @@ impl<'v> Turn<'v> {
     /// A turn over `prompt`, of which the sequence already holds the first `cached` tokens.
     pub fn new(seq: Seq, vocab: &'v dyn Vocab, prompt: Vec<Token>, cached: usize, settings: TurnSettings) -> Self {
         // Behind a template the first piece's space is the tokenizer's; where text is continued it is the model's.
-        let trims_first_space =
-            vocab.spaces_first_piece() && settings.reasoning != Reasoning::Off && settings.prefill.is_empty();
+        let begins = settings.reasoning != Reasoning::Off || settings.grammar.is_some();
+        let trims_first_space = vocab.spaces_first_piece() && begins && settings.prefill.is_empty();
         let mut constraint = settings.grammar.map(|grammar| Constraint::new(grammar, vocab));
         let fits = constraint.as_mut().is_none_or(|own| own.began_with(&settings.prefill, vocab).is_ok());
         let mut turn = Self {

@@ -350,6 +350,50 @@ fn gbnf_means_what_llama_cpp_means() {
 }
 
 #[test]
+fn a_grammar_that_doubles_with_each_bracket_comes_to_an_end() {
+    let model = load(&Sandbox::new(), &Tiny::default());
+    let mut grammar = grammar(&model, "root ::= e\ne ::= \"(\" e \")\" | \"(\" e [-+] e \")\" | [0-9]+");
+    let open = Token(i32::from(b'('));
+    let deep = (0..200).take_while(|_| grammar.accept(open).is_ok()).count();
+    assert!((10..40).contains(&deep), "{deep}");
+    let mut logits = vec![0.0; model.vocab().len()];
+    assert!(!grammar.mask(&mut logits));
+}
+
+#[test]
+fn objects_have_what_is_listed_where_nothing_else_is_said() {
+    let model = load(&Sandbox::new(), &Tiny { spread: 1.0, ..Tiny::default() });
+    let listed = json!({ "type": "object", "properties": { "a": { "type": "boolean" } }, "required": ["a"] });
+    for seed in 0..20 {
+        let said = said(&model, kept(of(&model, &listed), 3.0, seed, 400));
+        assert_eq!(json_of(&said.content).unwrap().as_object().unwrap().len(), 1, "{}", said.content);
+    }
+}
+
+#[test]
+fn objects_of_several_schemas_stay_open() {
+    let model = load(&Sandbox::new(), &Tiny::default());
+    let branch = |name: &str| json!({ "properties": { name: { "type": "integer" } }, "required": [name] });
+    let base = json!({ "kind": { "enum": ["a", "b"] } });
+    for (schema, text) in [
+        (
+            json!({ "type": "object", "properties": base, "required": ["kind"], "anyOf": [branch("x"), branch("y")] }),
+            "{\"kind\": \"a\", \"x\": 1}",
+        ),
+        (json!({ "type": "object", "properties": base, "required": ["kind", "z"] }), "{\"kind\": \"a\", \"z\": 1}"),
+        (
+            json!({ "allOf": [{ "type": "object", "properties": base, "required": ["kind"] }, branch("y")] }),
+            "{\"kind\": \"b\", \"y\": 7}",
+        ),
+    ] {
+        let mut grammar = of(&model, &schema);
+        assert!(jsonschema::is_valid(&schema, &json_of(text).unwrap()));
+        text.bytes().for_each(|byte| grammar.accept(Token(i32::from(byte))).unwrap());
+        assert!(grammar.is_complete(), "{text}");
+    }
+}
+
+#[test]
 fn a_mask_is_what_is_allowed_token_by_token() {
     let model = load(&Sandbox::new(), &Tiny::default());
     let sources = ["root ::= ([a-zä-ü]+ \" \"?){2,4} \".\"", "root ::= \"(\" root \")\" root | [^()\"]*"];

@@ -33,6 +33,8 @@ const LEAST_SHARE: usize = 512;
 const LOOK: Duration = Duration::from_millis(50);
 /// Lines that are read ahead: behind the last of them it is known how many there are.
 const AHEAD: usize = 1 << 16;
+/// Bytes of them, at most.
+const MOST_AHEAD: usize = 64 << 20;
 /// There may be more lines.
 const UNKNOWN: usize = usize::MAX;
 
@@ -52,8 +54,9 @@ struct Each<'a> {
     /// What stands before every line.
     documents: Vec<String>,
     lines: Receiver<Line>,
-    /// How many lines there are, once that is known.
+    /// How many lines there are, once that is known, and the bytes of those that were read ahead.
     all: Arc<AtomicUsize>,
+    ahead: Arc<AtomicUsize>,
     began: Instant,
     read: usize,
     ended: bool,
@@ -88,7 +91,7 @@ pub(super) fn each(loader: &Loader, target: &Target, format: Lines) -> Result<Ex
     let grammar =
         settings.shape.as_ref().map(|own| shape::grammar(own, model.as_ref(), &loader.terminal)).transpose()?;
     let mut shelf = Shelf::of(loader, &mut loaded);
-    let all = Arc::new(AtomicUsize::new(UNKNOWN));
+    let (all, ahead) = (Arc::new(AtomicUsize::new(UNKNOWN)), Arc::new(AtomicUsize::new(0)));
     let mut each = Each {
         loader,
         loaded: &loaded,
@@ -97,8 +100,9 @@ pub(super) fn each(loader: &Loader, target: &Target, format: Lines) -> Result<Ex
         compiled: None,
         format,
         documents,
-        lines: stdin_lines(Arc::clone(&all)),
+        lines: stdin_lines(Arc::clone(&all), Arc::clone(&ahead)),
         all,
+        ahead,
         began: Instant::now(),
         read: 0,
         ended: false,
@@ -135,7 +139,7 @@ pub(super) fn each(loader: &Loader, target: &Target, format: Lines) -> Result<Ex
 }
 
 /// Reads stdin on another thread, so that answers do not wait for a slow pipe. Says at the end how many lines there were.
-fn stdin_lines(all: Arc<AtomicUsize>) -> Receiver<Line> {
+fn stdin_lines(all: Arc<AtomicUsize>, ahead: Arc<AtomicUsize>) -> Receiver<Line> {
     let (sender, receiver) = mpsc::sync_channel(AHEAD);
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();
@@ -152,8 +156,12 @@ fn stdin_lines(all: Arc<AtomicUsize>) -> Receiver<Line> {
                     return;
                 }
             };
+            ahead.fetch_add(line.as_ref().map_or(0, String::len), Ordering::Relaxed);
             if sender.send(line).is_err() {
                 return;
+            }
+            while ahead.load(Ordering::Relaxed) > MOST_AHEAD {
+                std::thread::sleep(LOOK);
             }
         }
     });
@@ -304,7 +312,10 @@ impl Each<'_> {
                 })
             };
             match line {
-                Ok(line) => return Some(line),
+                Ok(line) => {
+                    self.ahead.fetch_sub(line.as_ref().map_or(0, String::len), Ordering::Relaxed);
+                    return Some(line);
+                }
                 Err(RecvTimeoutError::Timeout) if waits => {
                     if silent && self.began.elapsed() > input::SILENCE {
                         silent = false;

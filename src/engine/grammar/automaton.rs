@@ -11,6 +11,12 @@ use super::gbnf::{Choice, Item, Piece, Set};
 /// Places in rules, of all rules together.
 const MOST_OPS: usize = 1 << 20;
 
+/// Places where a text may stand at once, states of a machine, and steps that it remembers. A grammar that leaves open for
+/// long what a bracket will be closed with doubles its places with each; behind these bounds nothing fits.
+const MOST_PLACES: usize = 1 << 15;
+const MOST_STATES: usize = 1 << 18;
+const MOST_STEPS: usize = 1 << 20;
+
 /// What stands at a place of a rule.
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -191,7 +197,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(program: Program) -> (Self, u32) {
+    fn new(program: Program) -> (Self, Option<u32>) {
         let mut this = Self {
             nodes: Vec::new(),
             by_node: HashMap::new(),
@@ -206,10 +212,13 @@ impl Machine {
     }
 
     /// The state of these places, with all that can be reached from them before a character.
-    fn state(&mut self, mut way: Vec<Node>) -> u32 {
+    fn state(&mut self, mut way: Vec<Node>) -> Option<u32> {
         let mut seen: HashSet<Node> = way.iter().copied().collect();
         let mut state = State::default();
         while let Some((place, back)) = way.pop() {
+            if seen.len() > MOST_PLACES || self.all.len() > MOST_STATES {
+                return None;
+            }
             let mut go = |node: Node, way: &mut Vec<Node>| {
                 if seen.insert(node) {
                     way.push(node);
@@ -233,7 +242,7 @@ impl Machine {
         if number == next {
             self.all.push(state);
         }
-        number
+        Some(number)
     }
 
     fn node(&mut self, node: Node) -> u32 {
@@ -258,7 +267,10 @@ impl Machine {
         }
         let next: Vec<Node> =
             self.sets(state).filter(|(set, _)| set.has(c)).map(|(_, (place, back))| (place + 1, back)).collect();
-        let next = (!next.is_empty()).then(|| self.state(next));
+        let next = if next.is_empty() { None } else { self.state(next) };
+        if self.steps.len() > MOST_STEPS {
+            self.steps.clear();
+        }
         self.steps.insert((state, c), next);
         next
     }
@@ -332,7 +344,7 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn new(program: Program) -> Self {
         let (machine, state) = Machine::new(program);
-        Self { machine: Arc::new(Mutex::new(machine)), at: Some(At { state, ..At::default() }) }
+        Self { machine: Arc::new(Mutex::new(machine)), at: state.map(|state| At { state, ..At::default() }) }
     }
 
     fn lock(machine: &Mutex<Machine>) -> std::sync::MutexGuard<'_, Machine> {

@@ -155,6 +155,7 @@ impl<'s> Parser<'s> {
 
     fn sequence(&mut self, nested: bool) -> Parsed<Vec<Item>> {
         let mut items: Vec<Item> = Vec::new();
+        let mut wrapped = 0;
         while let Some(c) = self.peek() {
             let start = self.at;
             let is = match c {
@@ -171,7 +172,11 @@ impl<'s> Parser<'s> {
                     let times = self.times(nested)?;
                     match items.last_mut() {
                         // Repeated twice: a group of its own.
+                        Some(Item { times: Some(_), .. }) if wrapped == DEEPEST => {
+                            return Err((start, format!("more than {DEEPEST} repetitions of one thing")));
+                        }
                         Some(Item { times: Some(_), .. }) => {
+                            wrapped += 1;
                             let last = items.drain(items.len() - 1..).collect();
                             items.push(Item { at: start, is: Piece::Group(vec![last]), times: Some(times) });
                         }
@@ -187,6 +192,7 @@ impl<'s> Parser<'s> {
                 }
                 _ => break,
             };
+            wrapped = 0;
             items.push(Item { at: start, is, times: None });
             self.space(nested);
         }
@@ -349,6 +355,7 @@ mod tests {
         ] {
             assert_eq!(wrong(source), said, "{source}");
         }
+        assert!(wrong(&format!("root ::= \"a\"{}", "*".repeat(9999))).contains("repetitions of one thing"));
         assert!(wrong(&format!("root ::= {}\"a\"{}", "(".repeat(9999), ")".repeat(9999))).contains("brackets"));
     }
 }
