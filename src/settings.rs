@@ -62,16 +62,33 @@ pub struct CacheConfig {
     pub max_age: Option<String>,
 }
 
+/// What the bounds are called in the environment.
+pub const CACHE_VARIABLES: [&str; 2] = ["QCHAT_CACHE_MAX_SIZE", "QCHAT_CACHE_MAX_AGE"];
+
 impl CacheConfig {
-    /// The bounds of the prefix cache.
+    /// The bounds of the prefix cache: of the environment, else these.
     ///
     /// # Errors
     /// What is wrong with them, in words.
     pub fn bounds(&self) -> Result<Bounds, String> {
-        Ok(Bounds {
-            max_size: self.max_size.as_deref().map(size).transpose().map_err(|e| format!("cache.max_size: {e}"))?,
-            max_age: self.max_age.as_deref().map_or(Ok(MAX_AGE), age).map_err(|e| format!("cache.max_age: {e}"))?,
-        })
+        let typed = |variable: &'static str| {
+            std::env::var(variable).ok().filter(|value| !value.is_empty()).map(|value| (variable, value))
+        };
+        let [size, age] = self.own();
+        let [size_variable, age_variable] = CACHE_VARIABLES;
+        Self::parsed([typed(size_variable).or(size), typed(age_variable).or(age)])
+    }
+
+    /// What config.toml says, with its names.
+    fn own(&self) -> [Option<(&'static str, String)>; 2] {
+        let named = |name, value: &Option<String>| value.clone().map(|value| (name, value));
+        [named("cache.max_size", &self.max_size), named("cache.max_age", &self.max_age)]
+    }
+
+    fn parsed([max_size, max_age]: [Option<(&str, String)>; 2]) -> Result<Bounds, String> {
+        let read_size = |(name, value): (&str, String)| size(&value).map_err(|error| format!("{name}: {error}"));
+        let read_age = |(name, value): (&str, String)| age(&value).map_err(|error| format!("{name}: {error}"));
+        Ok(Bounds { max_size: max_size.map(read_size).transpose()?, max_age: max_age.map_or(Ok(MAX_AGE), read_age)? })
     }
 }
 
@@ -113,7 +130,7 @@ impl Config {
             let wrong = value.is_some_and(|value| !(low..=high).contains(&value));
             wrong.then(|| format!("{name} must be from {low} to {high}"))
         };
-        let cache = || self.cache.bounds().err();
+        let cache = || CacheConfig::parsed(self.cache.own()).err();
         counts.into_iter().find_map(wrong).or_else(|| self.sampling.problem()).or_else(cache)
     }
 }

@@ -8,7 +8,7 @@ use crate::cli::{ConfigArgs, Editing, ListFormat, MOST_DRAFTED};
 use crate::error::Result;
 use crate::paths::{Paths, non_empty};
 use crate::prefix::MAX_AGE;
-use crate::settings::{Config, PARALLEL, SamplingLayers, physical_cores};
+use crate::settings::{CACHE_VARIABLES, Config, PARALLEL, SamplingLayers, physical_cores};
 use crate::ui::output::{self, Terminal};
 
 /// A setting: its name in config.toml, its variable, what config.toml says, what is built in.
@@ -107,7 +107,12 @@ fn rows(config: &Config) -> Vec<Row> {
         ("parallel", "QCHAT_PARALLEL", None, PARALLEL.to_string()),
         ("no_cache", "QCHAT_NO_CACHE", None, "false".into()),
         ("cache.enabled", "", say(config.cache.enabled.as_ref()), "true".into()),
-        ("cache.max_size", "", config.cache.max_size.clone(), "a part of what is free".into()),
-        ("cache.max_age", "", config.cache.max_age.clone(), humantime::format_duration(MAX_AGE).to_string()),
+        ("cache.max_size", CACHE_VARIABLES[0], config.cache.max_size.clone(), "a part of what is free".into()),
+        (
+            "cache.max_age",
+            CACHE_VARIABLES[1],
+            config.cache.max_age.clone(),
+            humantime::format_duration(MAX_AGE).to_string(),
+        ),
     ]
 }

@@ -347,6 +347,15 @@ fn the_config_has_bounds_and_a_switch() {
     left.iter().for_each(|path| age(path, Duration::from_secs(2 * 3600)));
     answered(&qchat(&sandbox, &["cache", "prune"]));
     assert!(blocks(&sandbox).is_empty());
+    // The environment is above the config, and named where it is wrong.
+    ask(&sandbox, &model, prompt, &[]);
+    let prune = |size: &str| {
+        let mut command = sandbox.qchat();
+        command.args(["cache", "prune"]).env("QCHAT_CACHE_MAX_SIZE", size).output().unwrap()
+    };
+    assert!(refused(&prune("much"), 2).contains("QCHAT_CACHE_MAX_SIZE: "));
+    assert!(prune("1GiB").status.success() && !blocks(&sandbox).is_empty());
+    assert!(prune("1B").status.success() && blocks(&sandbox).is_empty());
     for (text, key, says) in [
         ("[cache]\nmax_size = \"much\"\n", "cache.max_size", "4GiB"),
         ("[cache]\nmax_age = \"5\"\n", "cache.max_age", "30d"),
