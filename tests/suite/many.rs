@@ -101,24 +101,33 @@ fn each_answer_is_the_one_it_would_get_alone() {
     }
 }
 
-#[test]
-fn what_is_longer_than_a_sliding_window_is_shared_too() {
-    let model = load(&Sandbox::new(), &Tiny { says: |id| (32..127).contains(&id), ..gemma3(64) });
-    let document = "A document that many ask about. ".repeat(12);
+const DOCUMENT: &str = "A document that many ask about. ";
+const TIMES: usize = 12;
+
+/// Nine questions about one document, four at once: how many tokens each had from another. They answer as they would alone.
+fn shared_of(tiny: Tiny) -> Vec<usize> {
+    let model = load(&Sandbox::new(), &Tiny { says: |id| (32..127).contains(&id), ..tiny });
     let prompt = |number: usize| -> Vec<Token> {
-        format!("{document}{number}?").bytes().map(|byte| Token(i32::from(byte))).collect()
+        let text = format!("{}{number}?", DOCUMENT.repeat(TIMES));
+        text.bytes().map(|byte| Token(i32::from(byte))).collect()
     };
     let asked: Vec<_> = (0..9).map(|number| (prompt(number), settings(0.0, Some(20 + number)))).collect();
     let mut queue = Queue { left: asked.clone().into(), ..Queue::default() };
     run(&model, 4, 512, &mut queue);
-    let mut parted = 0;
-    for (number, (prompt, settings)) in asked.into_iter().enumerate() {
-        let alone = answer(&mut session(Arc::clone(&model), None, 1024), &prompt, settings);
-        let together = queue.done[&number].as_ref().unwrap();
-        parted += usize::from(together.content != alone.content);
-        assert!(number == 0 || together.cached_tokens > 300, "{number}: {}", together.cached_tokens);
-    }
-    assert!(parted <= 1, "{parted}");
+    let alone = asked
+        .into_iter()
+        .map(|(prompt, settings)| answer(&mut session(Arc::clone(&model), None, 1024), &prompt, settings).content);
+    let together: Vec<&Answer> = queue.done.values().map(|answer| answer.as_ref().unwrap()).collect();
+    // Rows of other turns change how an evaluation rounds, so near-ties may part.
+    let parted = alone.zip(&together).filter(|(alone, together)| *alone != together.content).count();
+    assert!(together.len() == 9 && parted <= 1, "{parted}");
+    together.iter().map(|answer| answer.cached_tokens).collect()
+}
+
+#[test]
+fn what_is_longer_than_a_sliding_window_is_shared_too() {
+    let cached = shared_of(gemma3(64));
+    assert!(cached[1..].iter().all(|cached| *cached > 300), "{cached:?}");
 }
 
 #[test]
@@ -177,23 +186,8 @@ fn an_interrupt_hands_back_whole_answers_only() {
 #[test]
 fn whole_states_are_shared_where_prompts_part() {
     for tiny in [lfm2(), mamba()] {
-        let model = load(&Sandbox::new(), &Tiny { says: |id| (32..127).contains(&id), ..tiny });
-        let document = "A document that many ask about. ".repeat(12);
-        let prompt = |number: usize| -> Vec<Token> {
-            format!("{document}{number}?").bytes().map(|byte| Token(i32::from(byte))).collect()
-        };
-        let asked: Vec<_> = (0..9).map(|number| (prompt(number), settings(0.0, Some(20 + number)))).collect();
-        let mut queue = Queue { left: asked.clone().into(), ..Queue::default() };
-        run(&model, 4, 512, &mut queue);
-        let mut parted = 0;
-        for (number, (prompt, settings)) in asked.into_iter().enumerate() {
-            let alone = answer(&mut session(Arc::clone(&model), None, 1024), &prompt, settings);
-            let together = queue.done[&number].as_ref().unwrap();
-            parted += usize::from(together.content != alone.content);
-            // All of it is one state, where the second prompt parted from the first.
-            assert_eq!(together.cached_tokens, if number == 0 { 0 } else { document.len() }, "{number}");
-        }
-        assert!(parted <= 1, "{parted}");
+        // All of it is one state, where the second prompt parted from the first.
+        assert_eq!(shared_of(tiny), [[0].as_slice(), &[DOCUMENT.len() * TIMES; 8]].concat());
     }
 }
 

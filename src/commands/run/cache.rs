@@ -132,6 +132,7 @@ impl Caching {
             When::Later => self.finding = Some(std::thread::spawn(find)),
         }
     }
+
     /// Says what the prefix cache had to say, at once only when all is on disk.
     fn end(&self, loader: &Loader, when: When) {
         if when == When::AtOnce {
